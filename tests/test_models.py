@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree
+from typing import Any
 
 import books
 import pytest
@@ -92,6 +93,19 @@ def test_a_model_that_is_saved_is_the_model_that_is_loaded(
     with pytest.raises(ValueError) as error:
         model.save(folder)
     assert str(error.value) == f"a model is saved into a new folder, {folder} is there already"
+
+
+def test_a_model_goes_to_a_device_or_a_precision_and_nowhere_else(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    model = load(books.language(base), "cpu")
+    with pytest.raises(ValueError, match="cuda was asked for and torch finds no GPU here; cpu"):
+        model.to("cuda")
+    with pytest.raises(ValueError, match="a device is cpu or cuda, got 'bfloat16'"):
+        model.to("bfloat16")
+    half: Any = torch.bfloat16
+    assert next(model.to(half).network.parameters()).dtype == half
 
 
 @pytest.mark.parametrize("run", [run for run, *_ in KINDS])

@@ -286,10 +286,10 @@ def read_tagged(path: Path) -> Iterator[Tagged]:
 
 
 def conll_sentences(path: Path) -> Iterator[Tagged]:
-    """The first column is the word, the last its tag."""
+    """The first column is the word, the last its tag; a line of fewer or more is no word."""
     words: list[str] = []
     tags: list[str] = []
-    start = 0
+    start = width = 0
     for number, line in enumerate(chain(read_lines(path), [""]), start=1):
         cells = line.split("\t") if "\t" in line else line.split()
         if not line.strip() or cells[0] == "-DOCSTART-":
@@ -301,6 +301,8 @@ def conll_sentences(path: Path) -> Iterator[Tagged]:
             raise ValueError(
                 f"{path}:{number}: a word and its tag were asked for, only {line.strip()!r} is here"
             )
+        width = width or len(cells)
+        check_width(path, number, cells, width)
         start = start if words else number
         words.append(cells[0].strip())
         tags.append(cells[-1].strip())

@@ -97,7 +97,7 @@ class Trainer:
     def fit(self, asked_to_stop: Callable[[], bool] = lambda: False) -> bool:
         """Train to the end, or until asked to stop; whether the end was reached."""
         if self.is_over():
-            self.callback.say(f"nothing is left to do: it ended at step {self.learner.taken:,}")
+            self.callback.say(f"nothing is left to do: it {self.describe_end()}")
             return True
         size = count_parameters(self.learner.network)
         self.callback.say(f"{size:,} parameters on {self.world.device}")
@@ -125,6 +125,8 @@ class Trainer:
                     self.save()
                 if self.is_over() or stopping:
                     break
+        if self.is_stuck():
+            self.callback.say(self.describe_end())
         if self.is_over() and self.state.best_step == 0:
             self.callback.say(
                 "no validation was better than before the first step: the result is it"
@@ -133,8 +135,17 @@ class Trainer:
 
     def is_over(self) -> bool:
         """At its last step, or validated often enough without a better score."""
-        stuck = 0 < self.training.patience <= self.state.worse
-        return self.learner.taken >= self.training.steps or stuck
+        return self.learner.taken >= self.training.steps or self.is_stuck()
+
+    def is_stuck(self) -> bool:
+        """Whether patience ends it before its last step."""
+        steps_left = self.training.steps - self.learner.taken
+        return steps_left > 0 and 0 < self.training.patience <= self.state.worse
+
+    def describe_end(self) -> str:
+        why = f": training.patience={self.training.patience}, and none of the last validations "
+        why += "was better; `manyheads resume` with training.patience=0 goes on"
+        return f"ended at step {self.learner.taken:,}{why if self.is_stuck() else ''}"
 
     def step(self, batch: StepBatch) -> None:
         parts = [part.to(self.world.device) for part in batch.parts]
@@ -312,11 +323,16 @@ class Trainer:
         """
         step = self.learner.taken
         this = (self.training.judge(validations[step], step), step)
+        # Judged anew: a run may go on by another measure, and no score compares with a loss.
+        best = [
+            (self.training.judge(validations[at], at) if at in validations else score, at)
+            for score, at in self.state.best
+        ]
         # Of equal scores the lower loss is the better, then the later: a score that stays at 0
         # says nothing, and the first weights are the worst.
         losses = {one: scores["loss"] for one, scores in validations.items()}
         ranked = sorted(
-            [*self.state.best, this],
+            [*best, this],
             key=lambda one: (-one[0], losses.get(one[1], math.inf), -one[1]),
         )
         kept = ranked[: self.training.average]

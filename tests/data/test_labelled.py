@@ -219,6 +219,12 @@ def test_words_and_tags_of_records(tmp_path: Path) -> None:
     ("name", "text", "sentence"),
     [
         ("a.conll", "Anna B-PER\nsleeps\n", "a.conll:2: a word and its tag were asked for, only"),
+        (
+            "a.conll",
+            "# id 7 en\nAnna N O\n",
+            "a.conll:2: 4 columns as in the first line were asked",
+        ),
+        ("a.conll", "Anna N O\n\n# id 8 en\nI P O\n", "a.conll:3: 3 columns as in the first line"),
         ("a.conll", "\n\n", "a.conll is empty: no sentence with tags is in it"),
         (
             "a.jsonl",

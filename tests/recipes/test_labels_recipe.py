@@ -170,3 +170,18 @@ def test_sentences_that_no_blank_line_parts_are_one(tmp_path: Path) -> None:
     path.write_text("a O\nb O\n" * 20, encoding="utf-8")
     with pytest.raises(ValueError, match=r"has 1 text \(a blank line ends one\), too few to hold"):
         held(path, "labelling")
+
+
+def test_a_first_line_of_other_names_is_not_learned_as_a_class(tmp_path: Path) -> None:
+    path = tmp_path / "films.csv"
+    rows = "".join(f"a film of {i} hours,{'good' if i % 2 else 'bad'}\n" for i in range(20))
+    path.write_text("The review,sentiment\n" + rows, encoding="utf-8")
+    with pytest.raises(
+        ValueError,
+        match=r"films.csv:1: no other line has the label 'sentiment'; if it names a column, "
+        r"data.columns.text='The review' data.columns.label=sentiment says so",
+    ):
+        held(path)
+    path.write_text("a film of old,good\n" + rows, encoding="utf-8")
+    train, valid = held(path)
+    assert (len(train), len(valid), {*train}) == (19, 2, {"bad", "good"})

@@ -27,6 +27,7 @@ from manyheads.tasks.pointing.settings import PointingRecipe, QuestionData
 from manyheads.tasks.pointing.task import PointingBatch, PointingTask, hold_out_texts
 from manyheads.tasks.seq2seq.corpus import gather
 from manyheads.tasks.seq2seq.settings import PairData
+from manyheads.verifying import run_checks
 
 SOURCE = "Who wrote Faust?\nIn 1808 Goethe wrote a play. Goethe called it Faust."
 WORDS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen"]
@@ -187,6 +188,9 @@ def test_it_learns_to_point_and_is_used_and_evaluated(tmp_path: Path) -> None:
         model.inspect("after dog?")
     (best, other), *_ = model.write(asked, manyheads.DecodingConfig(beam=2, nbest=2))
     assert best.score > other.score
+    for texts in ((), asked):
+        (check,) = run_checks(model, texts)
+        assert (check.name, check.holds) == ("batch of 1 = batch of N", True)
     with pytest.raises(ValueError, match="a model that points at answers is not exported"):
         model.portable()
     with pytest.raises(ValueError, match="an answer that is pointed at is not drawn"):

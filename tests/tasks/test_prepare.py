@@ -30,6 +30,15 @@ def test_what_would_do_harm_is_left_out_and_told(tmp_path: Path) -> None:
     assert "left out: one side over 6 times as long as the other" in told
 
 
+def test_a_table_is_known_by_its_last_ending_in_capitals_too(tmp_path: Path) -> None:
+    data = PairData(pairs=tsv(tmp_path / "A.TSV", pairs(30)))
+    assert gather("translation", data).report.kept == 30
+    records = tmp_path / "a.tsv.jsonl"
+    rows = (json.dumps({"source": one, "target": other}) for one, other in pairs(30))
+    records.write_text("\n".join(rows), encoding="utf-8")
+    assert gather("translation", PairData(pairs=records)).report.kept == 30
+
+
 def test_a_long_text_and_its_short_answer_are_no_mistake(tmp_path: Path) -> None:
     rows = [{"dialogue": f"{i} " * 3000, "summary": f"{i}"} for i in range(20)]
     path = tmp_path / "a.jsonl"
@@ -111,6 +120,23 @@ def test_a_long_line_to_validate_on_is_neither_written_nor_measured(tmp_path: Pa
     assert [json.loads(line)["source"] for line in lines] == ["ein Hund"]
     told = (run / "corpus.txt").read_text(encoding="utf-8")
     assert "1 left out: longer than 20 tokens, of those to validate on" in told
+
+
+def test_what_a_vocabulary_lacks_is_told(tmp_path: Path) -> None:
+    """As where a run starts from one of another script: the network would learn from nothing."""
+    data, other = (PairData(pairs=tmp_path / name) for name in ("a.tsv", "b.tsv"))
+    tsv(tmp_path / "a.tsv", [(f"ja {i}", f"yes {i}") for i in range(20)])
+    tsv(tmp_path / "b.tsv", [(f"{i} はい", f"yes {i}") for i in range(20)])
+    one, two = Run(tmp_path / "one"), Run(tmp_path / "two")
+    codecs = None
+    for run, files in ((one, data), (two, other)):
+        run.create()
+        prepare(gather("translation", files), PairCodec("character"), files, run.folder, codecs)
+        codecs = load_codecs(run.folder)
+    told = [(run / "corpus.txt").read_text(encoding="utf-8") for run in (one, two)]
+    assert "unknown" not in told[0]
+    assert "\n  36 of 81 tokens to be read are unknown to the vocabulary\n" in told[1]
+    assert "written" not in told[1]
 
 
 def test_a_folder_without_a_vocabulary_is_no_run(tmp_path: Path) -> None:

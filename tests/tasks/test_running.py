@@ -67,6 +67,18 @@ def test_one_document_is_not_called_several() -> None:
     assert str(TextCorpus(["abc"], ["d"])).startswith("1 document of 3 characters to train on")
 
 
+def test_a_last_document_that_is_most_of_the_corpus_is_told(tmp_path: Path) -> None:
+    for name, size in (("a.txt", 35), ("b.txt", 65)):
+        (tmp_path / name).write_text("x" * size, encoding="utf-8")
+    texts = tuple(tmp_path / name for name in ("a.txt", "b.txt"))
+    assert gather_texts(TextData(texts)).notes == [
+        "  65% are held out and data.held_out=0.1: the last document is so long; "
+        "data.split=blank would make several of it, --valid-text name others"
+    ]
+    assert not gather_texts(TextData(texts[:1], texts[1:])).notes
+    assert not gather_texts(TextData(texts, held_out=0.5)).notes
+
+
 def test_a_long_text_is_learned_from_in_pieces_that_lose_nothing() -> None:
     text = "".join(f"line {i}\n" for i in range(25)) + "no end"
     cut = [*cut_lines([text, "short"], lines=10)]

@@ -196,6 +196,19 @@ def test_patience_counts_on_over_a_stop(tmp_path: Path) -> None:
     assert scores.index(max(scores)) == len(scores) - 1 - 3
 
 
+def test_a_run_that_patience_ended_says_so_at_its_end_and_when_asked_to_go_on(
+    tmp_path: Path,
+) -> None:
+    run, heard, impatient = Run(tmp_path), Heard(), replace(OFTEN, steps=400, patience=3)
+    assert weighing(run, impatient, heard).fit()
+    assert weighing(run, replace(impatient, steps=900), heard).fit()
+    told = f"ended at step {run.steps_taken()}: training.patience=3, and none of the last "
+    assert [words.partition("validations")[0] for words in heard.said[-2:]] == [
+        told,
+        f"nothing is left to do: it {told}",
+    ]
+
+
 def test_a_run_that_has_ended_says_so_and_changes_nothing(unbroken: Run) -> None:
     before, heard = contents(unbroken), Heard()
     assert weighing(unbroken, callback=heard).fit()
@@ -407,6 +420,17 @@ def test_the_best_may_be_chosen_by_the_loss_or_be_the_last(tmp_path: Path) -> No
     assert chosen["loss"] == min(losses, key=lambda step: losses[step])
     assert chosen["loss"] != chosen["score"]
     assert chosen["last"] == max(losses) == OFTEN.steps
+
+
+@pytest.mark.parametrize("before", ["score", "last"])
+def test_what_was_kept_is_judged_anew_where_the_best_is_chosen_otherwise(
+    tmp_path: Path, before: Any
+) -> None:
+    """A score of 0 would stay better than any loss, turned round, and the result what it was."""
+    run, job, training = Run(tmp_path), Mute(), replace(OFTEN, best_by=before, average=1)
+    assert not stopped_at(10, trainer_of(job, training, run))
+    assert trainer_of(job, replace(training, best_by="loss"), run).fit()
+    assert read_tensors(run / WEIGHTS)[1]["moments"] == [[-job.loss_left, OFTEN.steps]]
 
 
 class Heavy(Weighing):

@@ -5,6 +5,7 @@ N examples.
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,8 +20,9 @@ from torch import Tensor
 
 from manyheads.data.batches import NOTHING, split_off
 from manyheads.data.filters import tell_seen
-from manyheads.data.labelled import Columns, Tagged, read_labelled_file, read_tagged
+from manyheads.data.labelled import ROWS, Columns, Tagged, read_labelled_file, read_tagged
 from manyheads.data.shards import Shard, write_shard
+from manyheads.data.sources import kind_of
 from manyheads.tasks.classification.frames import Frame, Framer
 from manyheads.tasks.classification.labels import LabelledExample, Labels, check_examples
 from manyheads.tasks.classification.settings import ClassificationRecipe, LabelKind
@@ -65,6 +67,8 @@ def gather(recipe: ClassificationRecipe) -> LabelledCorpus:
     if source is None:
         raise ValueError(f"nothing to learn from: {data.imported} is a model, not labelled texts")
     train = read_examples(recipe.task, source, data.columns)
+    if recipe.task == "classification" and kind_of(source) in ROWS:
+        refuse_names(train, source)
     if data.valid_data is not None:
         valid = read_examples(recipe.task, data.valid_data, data.columns)
         return LabelledCorpus(train, valid, source, data.valid_data)
@@ -85,6 +89,18 @@ def gather(recipe: ClassificationRecipe) -> LabelledCorpus:
             "give --valid-data"
         )
     return LabelledCorpus(*split_off(train, held), source, source)
+
+
+def refuse_names(examples: Sequence[LabelledExample], source: Path) -> None:
+    """A first line that only looks like names: what it has for a label is met nowhere else."""
+    first, *others = examples
+    if first.line == 1 and all(one.tags != first.tags for one in others):
+        text, (label,) = first.texts[0], first.tags
+        raise ValueError(
+            f"{source}:1: no other line has the label {label!r}; if it names a column, "
+            f"data.columns.text={shlex.quote(text)} data.columns.label={shlex.quote(label)} "
+            "says so, else leave that line out"
+        )
 
 
 def find_spare(examples: Sequence[LabelledExample], order: Sequence[int]) -> Iterator[int]:

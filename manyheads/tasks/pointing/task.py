@@ -5,7 +5,7 @@ B rows, T tokens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import compress
@@ -48,6 +48,7 @@ from manyheads.training.files import CORPUS, write_text
 
 SHARDS = ("ids", "types", "marks")
 SIDES = (START, END)
+ASKED = ("Who wrote it?\nA play by Goethe.", "What?\nA red bus goes down the long road to the sea.")
 
 
 class PointingBatch(NamedTuple):
@@ -199,6 +200,18 @@ class PointingTask(CodecTask):
         device = next(network.parameters()).device
         tokens, text = self.lay_out([one.ids for one in frames], [one.types for one in frames])
         return point(network, tokens.to(device), text.to(device))
+
+    def compare_ways(self, network: Any, lines: Sequence[str]) -> Iterator[tuple[str, float]]:
+        """Each question by itself against all of them together: the chances of each token."""
+        frames = [self.frame(line) for line in lines or ASKED]
+        pairs = zip(frames, self.point_at(network, frames).exp(), strict=True)
+        yield (
+            "batch of 1 = batch of N",
+            max(
+                float((self.point_at(network, [one])[0].exp() - row[: len(one.ids)]).abs().max())
+                for one, row in pairs
+            ),
+        )
 
     # ---- validation ----------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from manyheads.codecs.text import SpecialTokens, Text
 from manyheads.data.batches import Ints, split_off
 from manyheads.data.filters import Report, filter_pairs, some_left
 from manyheads.data.shards import Shard, write_shard
-from manyheads.data.sources import Example, read_aligned, read_columns, read_lines
+from manyheads.data.sources import Example, kind_of, read_aligned, read_columns, read_lines
 from manyheads.tasks.seq2seq.batches import PairShards
 from manyheads.tasks.seq2seq.kinds import KINDS, write_held_out
 from manyheads.tasks.seq2seq.parallel.config import ParallelConfig
@@ -134,6 +134,9 @@ def prepare(gathered: PairCorpus, recipe: Seq2SeqRecipe, folder: Path) -> None:
         if isinstance(network, ParallelConfig) and name == "train":
             fits = leave_out_refused(network, examples, sources, targets, fits, report)
         sources, targets = list(compress(sources, fits)), list(compress(targets, fits))
+        if name == "train":
+            report.remarks += tell_unknown_tokens(codecs.source, sources, "read")
+            report.remarks += tell_unknown_tokens(codecs.target, targets, "written")
         if data.capitals and name == "train":
             where = add_capitals(codecs, list(compress(examples, fits)), sources, targets, most)
             np.save(numbers / CAPITALS, where)
@@ -141,6 +144,14 @@ def prepare(gathered: PairCorpus, recipe: Seq2SeqRecipe, folder: Path) -> None:
         write_shard(numbers / f"{name}.target", targets, codecs.target.size)
     write_held_out(folder, compress(gathered.valid, fits))
     write_text(folder / CORPUS, f"{report}\n")
+
+
+def tell_unknown_tokens(codec: Text, rows: Sequence[Any], what: str) -> Iterator[str]:
+    """What a vocabulary lacks, as that of a run to start from may: the network never sees it."""
+    met = sum(int((row == codec.special_tokens.unknown).sum()) for row in rows)
+    if met:
+        every = sum(map(len, rows))
+        yield f"{met:,} of {every:,} tokens to be {what} are unknown to the vocabulary"
 
 
 def leave_out_refused(
@@ -250,15 +261,11 @@ def load_pairs(folder: Path, name: str, codecs: Codecs) -> PairShards:
 
 def tell_unread_columns(path: Path | None) -> Iterator[str]:
     """What a file of more than two columns is told with: its first line is looked at."""
-    if path is None or not is_table(path):
+    if path is None or kind_of(path) != ".tsv":
         return
     count = next((line.count("\t") + 1 for line in read_lines(path)), 0)
     if count > 2:
         yield f"{path} has {count} columns: 1 is read, 2 is written, the rest is left"
-
-
-def is_table(path: Path) -> bool:
-    return ".tsv" in (path.suffix, Path(path.stem).suffix)
 
 
 def read_pairs(
@@ -267,7 +274,7 @@ def read_pairs(
     """The examples of a task, from whichever files were given."""
     if pairs is None:
         yield from read_aligned(Path(source or ""), Path(target or ""))
-    elif is_table(pairs):
+    elif kind_of(pairs) == ".tsv":
         yield from read_columns(pairs)
     else:
         yield from KINDS[kind].records.examples(pairs)
