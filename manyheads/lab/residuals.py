@@ -93,7 +93,7 @@ class Residuals(Experiment):
             dropout=0.0,
             residual=case.residual,
             position=case.position,
-            norm_position="post",  # as first published, and in the lecture
+            norm_position="post",  # as first published
         )
         network = build_encoder_decoder(config, self.words + 1, self.words + 1, joint=True)
         if case.every_layer:
