@@ -42,7 +42,7 @@ rest, and the corpus and the machine choose the preset."""
 
 
 def summary() -> str:
-    """A few figures of each kind, for who reads one table alone."""
+    """A few results of each kind, for a reader of only one table."""
     runs = HERE / "translation" / "multi30k-de-en"
     accuracy = json.loads((HERE / "language" / "accuracy.json").read_text())
     steps = speeds("training-h200.json")
@@ -64,7 +64,7 @@ def summary() -> str:
             f"{accuracy['trec-transformer']['test']:.1f} %",
         ),
         (
-            "Bach's chorales, nats a note (Music Transformer: "
+            "Bach's chorales, nats per note (Music Transformer: "
             f"{min(theirs for *_, theirs in CHORALES):.3f})",
             f"{min(likeliest(folder) for _, folder, _ in CHORALES):.3f}",
         ),
@@ -81,12 +81,12 @@ def summary() -> str:
             f"{drawn / theirs:.2f} × as fast",
         ),
     )
-    head = "| measured on one NVIDIA H200, where no other is named | |\n|---|---|\n"
+    head = "| measured on one NVIDIA H200, unless another machine is named | |\n|---|---|\n"
     return head + "\n".join(f"| {what} | {found} |" for what, found in rows)
 
 
 def speeds(name: str) -> dict[tuple[Any, ...], float]:
-    """By network, way, batch and beam, as far as the rows of a file have them."""
+    """Return speeds by network, way, batch and beam, if the rows of a file have them."""
     keys, units = ("network", "way", "batch", "beam"), ("tokens_per_second", "sentences_per_second")
     return {
         tuple(row[key] for key in keys if key in row): next(row[u] for u in units if u in row)
@@ -105,11 +105,11 @@ def claims() -> str:
     rows = [
         (
             f"plain causal attention through a plan, {lengths} tokens",
-            f"{worst['ratio']:.3f} × torch's own call, at worst",
+            f"{worst['ratio']:.3f} × torch's own call, in the worst case",
         ),
         (
             f"local attention, {local[0]['length']:,} to {local[-1]['length']:,} tokens",
-            f"time a token {farthest['linear']:.3f} × that of the shortest, at worst",
+            f"time per token {farthest['linear']:.3f} × that of the shortest, in the worst case",
         ),
         (
             f"planning {dearest['documents']} packed documents, {dearest['tokens']:,} tokens",
@@ -121,7 +121,7 @@ def claims() -> str:
 
 
 def kernels() -> str:
-    """Milliseconds by pattern and kernel at about 4,096 tokens, where all kernels ran."""
+    """Milliseconds by pattern and kernel at about 4,096 tokens, which all kernels ran."""
     data = json.loads((HERE / "attention-h200.json").read_text())
     table: list[dict[str, Any]] = data["table"]
     length = 4096
@@ -149,12 +149,12 @@ def cell(row: dict[str, Any] | None) -> str:
 
 
 def translation() -> str:
-    """What training on Multi30k gave, on one GPU, each run by one command."""
+    """Results of training on Multi30k, on one GPU, each run by one command."""
     runs = HERE / "translation"
     best, seconds = reached(runs / "multi30k-de-en", 40.9)
     rows = [
         ("de→en, validation, greedy, best BLEU of the run", f"{best:.1f}"),
-        ("— seconds of the whole command until BLEU 40.9 was passed", f"{seconds:.0f}"),
+        ("— seconds from the start of the command to BLEU 40.9", f"{seconds:.0f}"),
     ]
     for kind, name in (
         ("Transformer", "multi30k-de-en"),
@@ -171,26 +171,26 @@ def translation() -> str:
     )
     for name, what, score in (
         ("dialogsum", "DialogSum, three references, beam 5: ROUGE-L", "rouge_l"),
-        ("squadshifts", "SQuADShifts, answers written from nothing, greedy: F1", "f1"),
+        ("squadshifts", "SQuADShifts, generated answers, trained from scratch, greedy: F1", "f1"),
         (
             "squadshifts-pointing",
-            "SQuADShifts, answers pointed at, from nothing, twelve minutes of one CPU core: F1",
+            "SQuADShifts, extracted answers, from scratch, twelve minutes on one CPU core: F1",
             "f1",
         ),
         (
             "squadshifts-pointing-from-masked",
-            "the same, five minutes of hidden words first, seven of pointing: F1",
+            "the same, five minutes as a masked language model, then seven of fine-tuning: F1",
             "f1",
         ),
     ):
         found = json.loads((runs / name / "test.json").read_text())["scores"][score]["value"]
         rows.append((what, f"{found:.1f}"))
-    head = "| Multi30k where no other is named, one NVIDIA H200 | sacreBLEU |\n|---|---|\n"
+    head = "| Multi30k and sacreBLEU unless named, one NVIDIA H200 | score |\n|---|---|\n"
     return head + "\n".join(f"| {what} | {found} |" for what, found in rows)
 
 
 def reached(run: Path, bleu: float) -> tuple[float, float]:
-    """The best score of a run, and the seconds since its command began until it passed `bleu`."""
+    """Return the best score of a run, and the seconds from its start until it passed `bleu`."""
     started = json.loads((run / "wall.json").read_text())["started"]
     lines = [json.loads(line) for line in (run / "times.jsonl").read_text().splitlines()]
     scores = [(line["validated"]["bleu"], line["clock"]) for line in lines if "validated" in line]
@@ -203,7 +203,7 @@ def tested(run: Path, name: str) -> float:
 
 
 def training() -> str:
-    """A step of Transformer-base, ours and others'."""
+    """A training step of Transformer-base, ours and others'."""
     data = json.loads((HERE / "training-h200.json").read_text())
     lines = [
         "| Transformer-base, one training step | ms | target tokens/s | MFU |",
@@ -218,15 +218,15 @@ def training() -> str:
 
 
 def language() -> str:
-    """What a book of characters, and labelled sentences, taught."""
+    """Results of language modelling and text classification."""
     accuracy = json.loads((HERE / "language" / "accuracy.json").read_text())
     rows = [
         ("tiny Shakespeare, characters: validation loss, best of the run", f"{least_loss():.4f}")
     ]
     for corpus, name in (("sst2", "SST-2, phrases"), ("trec", "TREC, coarse")):
         for kind, told in (
-            ("transformer", "Transformer from nothing"),
-            ("from-masked", "Transformer that guessed hidden words first"),
+            ("transformer", "Transformer from scratch"),
+            ("from-masked", "Transformer pretrained as a masked language model"),
             ("recurrent", "LSTM"),
         ):
             found = accuracy[f"{corpus}-{kind}"]
@@ -244,26 +244,26 @@ def least_loss() -> float:
 
 
 def gpt2() -> str:
-    """Learning and writing at the size of the smallest GPT-2, ours and others'."""
+    """Training and sampling at the size of the smallest GPT-2, ours and others'."""
     lines = ["| GPT-2 124M | tokens/s | MFU |", "|---|---|---|"]
     for row in json.loads((HERE / "gpt2-training-h200.json").read_text())["rows"]:
         lines.append(
-            f"| a training step of 32 × 1024, {row['network']}, {row['way']} | "
+            f"| training step of 32 × 1024 tokens, {row['network']}, {row['way']} | "
             f"{row['tokens_per_second']:,.0f} | {row['mfu']:.3f} |"
         )
     for row in json.loads((HERE / "sampling-h200.json").read_text())["rows"]:
         lines.append(
-            f"| sampling, {row['batch']} at once, {row['network']}, {row['way']} | "
+            f"| sampling, batch of {row['batch']}, {row['network']}, {row['way']} | "
             f"{row['tokens_per_second']:,.0f} | |"
         )
     return "\n".join(lines)
 
 
 def decoding() -> str:
-    """Sentences a second on a CPU, ours and the best of the others."""
+    """Sentences per second on a CPU, ours and the best of the others."""
     rows = json.loads((HERE / "decoding-cpu.json").read_text())["rows"]
     lines = [
-        "| 1,000 sentences on 2 CPU cores | ours | Marian by `generate` | |",
+        "| 1,000 sentences on 2 CPU cores | ours | Marian in transformers | ours / Marian |",
         "|---|---|---|---|",
     ]
     for beam, name in ((5, "beam 5"), (1, "greedy")):
@@ -275,7 +275,7 @@ def decoding() -> str:
 
 
 def commands() -> str:
-    """The speed of `train` itself, in each way of running it."""
+    """The speed of `train`, with each set of options."""
     rows = json.loads((HERE / "train-translation-h200.json").read_text())["rows"]
     lines = ["| `manyheads train translation --preset base` | target tokens/s |", "|---|---|"]
     lines += [f"| {row['way']} | {row['tokens_per_second']:,.0f} |" for row in rows]
@@ -283,24 +283,24 @@ def commands() -> str:
 
 
 def translating() -> str:
-    """Tokens a second on a GPU, ours and transformers'."""
+    """Tokens per second on a GPU, ours and transformers'."""
     rows = json.loads((HERE / "decoding-h200.json").read_text())["rows"]
-    lines = ["| Transformer-base, bfloat16, 32 tokens each | ours | Marian by `generate` | |"]
+    lines = ["| Transformer-base, bfloat16, 32 tokens each | ours | Marian | ours / Marian |"]
     lines.append("|---|---|---|---|")
     for row in rows:
         name = "greedy" if row["beam"] == 1 else f"beam {row['beam']}"
-        name += f", {row['batch']} at once, tokens/s"
+        name += f", batch of {row['batch']}, tokens/s"
         ours, theirs = row["ours"], row["Marian"]
         lines.append(f"| {name} | {ours:,.0f} | {theirs:,.0f} | {ours / theirs:.1f} × |")
     return "\n".join(lines)
 
 
 def exported() -> str:
-    """The same model here and exported, 1,000 sentences, beam 5."""
+    """The same model in manyheads and exported, 1,000 sentences, beam 5."""
     rows = json.loads((HERE / "decoding-cpu.json").read_text())["rows"]
     lines = [
         "| built-in `de-en`, 1,000 sentences on 2 CPU cores, beam 5 | sentences/s "
-        "| in a CPU second | BLEU |",
+        "| sentences per CPU second | BLEU |",
         "|---|---|---|---|",
     ]
     for row in rows:
@@ -314,11 +314,11 @@ def exported() -> str:
 
 
 def compared() -> str:
-    """The lecture's table, from what `manyheads compare` left."""
+    """The table that compares architectures, from the output of `manyheads compare`."""
     rows = json.loads((HERE / "compared-short.json").read_text())
     lines = [
-        "| network | BLEU | tokens/s | path of a word, 32 tokens | steps one after another "
-        "| operations a layer |",
+        "| network | BLEU | tokens/s | path length, 32 tokens | sequential steps "
+        "| operations per layer |",
         "|---|---|---|---|---|---|",
     ]
     for row in rows:
@@ -330,27 +330,27 @@ def compared() -> str:
     return "\n".join(lines)
 
 
-CHORALES = (  # what is learned, its folder, and what Music Transformer's table says of it
+CHORALES = (  # the model, its folder, and the value in Music Transformer's table
     ("absolute positions, added", "jsb-absolute", 0.417),
     ("absolute positions, concatenated", "jsb-absolute-concatenated", 0.398),
-    ("the same, and who sings", "jsb-absolute-concatenated-labels", 0.370),
+    ("the same, with voice labels", "jsb-absolute-concatenated-labels", 0.370),
     ("relative", "jsb-relative", 0.357),
-    ("relative, positions concatenated, who sings", "jsb-relative-concatenated-labels", 0.347),
-    ("the same, relative also in steps and pitch", "jsb-relative-pitch-and-time", 0.335),
+    ("relative, positions concatenated, voice labels", "jsb-relative-concatenated-labels", 0.347),
+    ("the same, relative also in time and pitch", "jsb-relative-pitch-and-time", 0.335),
 )
 
 
 def chorales() -> str:
     """Music Transformer's table of Bach's chorales, row by row; and the built-in model."""
-    lines = ["| nats a note, split valid | ours | Music Transformer |", "|---|---|---|"]
+    lines = ["| nats per note, validation split | ours | Music Transformer |", "|---|---|---|"]
     for what, folder, theirs in CHORALES:
         lines.append(f"| {what} | {likeliest(folder):.3f} | {theirs:.3f} |")
-    lines.append(f"| built-in `chorales`: the fifth, 4,500 steps | {likeliest('chorales'):.3f} | |")
+    lines.append(f"| built-in `chorales`: as row 5, 4,500 steps | {likeliest('chorales'):.3f} | |")
     return "\n".join(lines)
 
 
 def images() -> str:
-    """What was measured of images, a row each, with what papers say of the same."""
+    """Results on images, with the values of papers."""
     theirs = {
         ("best", "best"): "Image Transformer 2.90, PixelCNN++ 2.92, PixelCNN 3.14",
         ("memory", "local 1D, memory 8"): "4.06",
@@ -372,9 +372,9 @@ def images() -> str:
 def describe_image_row(row: dict[str, Any]) -> str:
     match row["part"]:
         case "sampling":
-            return f"{row['images_per_second']:.3g} images a second"
+            return f"{row['images_per_second']:.3g} images per second"
         case "growth":
-            return f"{row['nanoseconds_per_token']:,.0f} ns a token"
+            return f"{row['nanoseconds_per_token']:,.0f} ns per token"
         case "formats":
             return f"{row['bits_per_dim']:.3f} bits/dim"
         case "compression":
@@ -397,9 +397,9 @@ def likeliest(folder: str) -> float:
 
 
 def piano() -> str:
-    """Performances that were held out, in windows as long as those learned from, and longer."""
+    """Held-out performances, in windows of the training length, and longer."""
     lines = [
-        "| nats an event, windows of 1,024 / 2,048 events | ASAP | POP909 |",
+        "| nats per event, windows of 1,024 / 2,048 events | ASAP | POP909 |",
         "|---|---|---|",
     ]
     named = {
@@ -418,7 +418,7 @@ def piano() -> str:
 
 
 def relative() -> str:
-    """What the relative term costs, forward and backward, ours and other ways."""
+    """The cost of relative attention, forward and backward, with our kernel and others."""
     rows = json.loads((HERE / "relative-h200.json").read_text())["rows"]
     shapes = [*dict.fromkeys((row["batch"], row["length"]) for row in rows if row["batch"] > 1)]
     names = {
@@ -429,7 +429,7 @@ def relative() -> str:
     names["flex"] = "FlexAttention, products looked up"
     sizes = " | ".join(f"{batch} × {length:,}" for batch, length in shapes)
     lines = [
-        f"| times plain causal attention | {sizes} | GiB, {shapes[-1][0]} × {shapes[-1][1]:,} |"
+        f"| time / plain causal attention | {sizes} | GiB, {shapes[-1][0]} × {shapes[-1][1]:,} |"
     ]
     lines.append("|---" * (len(shapes) + 2) + "|")
     for name, told in names.items():
@@ -456,7 +456,7 @@ def graph_rows(data: str, relations: str | None = "default") -> list[dict[str, A
 
 
 def score_of(rows: list[dict[str, Any]], digits: int = 3) -> str:
-    """The mean over seeds of the score that counts, and its deviation."""
+    """Format the mean and the standard deviation of the score over seeds."""
     if not rows:
         return ""
     name = next(one for one in ("rmse", "auc", "accuracy") if one in rows[0])
@@ -471,7 +471,7 @@ def molecules() -> str:
     lines.append("|---|---|---|---|---|")
     for name, called in SETS.items():
         rows = graph_rows(name)
-        unit = "AUC, more is better" if name == "bbbp" else "RMSE, less is better"
+        unit = "AUC, higher is better" if name == "bbbp" else "RMSE, lower is better"
         about = f"{called}, {unit} | {rows[0]['examples']} | {rows[0].get('members', 1)}"
         lines.append(f"| {about} | {score_of(rows)} | {score_of(forest[name])} |")
     return "\n".join(lines)
@@ -499,7 +499,7 @@ def edges() -> str:
     devices, counts = ({row[name] for row in rows} for name in ("device", "edges"))
     times = {(row["edges"], row["device"]): f"{row['ms_a_step']:.1f}" for row in rows}
     named = sorted(devices, reverse=True)
-    heads = "".join(f" {one}, ms a step |" for one in named)
+    heads = "".join(f" {one}, ms per step |" for one in named)
     lines = [f"| edges among {rows[0]['data']} |{heads}", "|---|" + "---|" * len(named)]
     for count in sorted(counts):
         cells = "".join(f" {times.get((count, one), '')} |" for one in named)
@@ -507,7 +507,7 @@ def edges() -> str:
     return "\n".join(lines)
 
 
-GRAPHS = {  # each with rows that are there where it was measured
+GRAPHS = {  # each with its rows, if it was measured
     "molecules": (molecules, graph_rows("bbbp")),
     "papers": (papers, graph_rows("citeseer")),
     "relations": (relations, graph_rows("esol", "edges") and graph_rows("cora", "both")),
@@ -516,16 +516,16 @@ GRAPHS = {  # each with rows that are there where it was measured
 
 
 def tell_experiment(name: str) -> str:
-    """What an experiment of the lab measured and showed, and how long that took."""
+    """The table and text of an experiment of the lab, and how long it took."""
     report = json.loads((HERE / "lab" / f"{name}.json").read_text())
     took = (
-        f"{len(report['measured'])} seeds, {report['cpu_seconds'] / 60:.1f} minutes of a CPU core"
+        f"{len(report['measured'])} seeds, {report['cpu_seconds'] / 60:.1f} minutes on one CPU core"
     )
     return f"{format_lab(report)} ({took}.)"
 
 
 def inspecting() -> str:
-    """What the attention page takes, of a sentence and of 512 tokens with 40 heads."""
+    """Time and size of the attention page, for a sentence and for 512 tokens with 40 heads."""
     found = json.loads((HERE / "inspect-cpu.json").read_text())
     large = f"{found['large_tokens']} tokens, {found['large_heads']} heads"
     rows = (
@@ -534,27 +534,27 @@ def inspecting() -> str:
             f"{found['inspect_seconds']:.2f} s",
         ),
         (f"{large}: the file", f"{found['large_bytes'] / 1e6:.1f} MB"),
-        ("— until it is open", f"{found['open_seconds']:.2f} s"),
-        ("— all small maps drawn", f"{found['draw_milliseconds']:.0f} ms"),
-        ("— a word is pointed at", f"{found['hover_milliseconds']:.1f} ms"),
+        ("— time to open it", f"{found['open_seconds']:.2f} s"),
+        ("— time to draw all small maps", f"{found['draw_milliseconds']:.0f} ms"),
+        ("— reaction to the mouse over a word", f"{found['hover_milliseconds']:.1f} ms"),
     )
-    head = "| what | takes |\n|---|---|\n"
+    head = "| task | time or size |\n|---|---|\n"
     return head + "\n".join(f"| {what} | {found} |" for what, found in rows)
 
 
 def parallel() -> str:
-    """What ways to write reach on Multi30k, and what they take."""
+    """The quality and speed of decoding methods on Multi30k."""
     found = json.loads((HERE / "parallel-h200.json").read_text())
     minutes = f"{found['seconds'] / 60:.0f} minutes for all"
     return f"{format_rows(found['rows'])}\n\nMulti30k, test 2016, {found['machine']}: {minutes}."
 
 
 def drafts() -> str:
-    """One text at a time: who guesses, what is alike, and how much sooner."""
+    """Speculative decoding of one text at a time: identical outputs, and the speedup."""
     found = json.loads((HERE / "drafts-cpu.json").read_text())
     head = (
-        f"| one at a time, {found['machine']} | `--draft` | alike | tokens a pass | × as fast, by "
-        "the processor's time |\n|---|---|---|---|---|\n"
+        f"| one at a time, {found['machine']} | `--draft` | identical | tokens per pass | "
+        "speedup in CPU time |\n|---|---|---|---|---|\n"
     )
     return head + "\n".join(
         f"| {row['what']} | {row['draft']} | {row['alike']:,} of {row['texts']:,} | "
@@ -564,10 +564,10 @@ def drafts() -> str:
 
 
 def drafts_together() -> str:
-    """Several texts at once: how much sooner with guesses."""
+    """Speculative decoding of several texts at once: the speedup."""
     found = json.loads((HERE / "drafts-together.json").read_text())
     names = [*dict.fromkeys(row["draft"] for row in found["rows"])]
-    head = f"| de-en, greedy: texts together | alike |{''.join(f' `{name}` |' for name in names)}\n"
+    head = f"| de-en, greedy: batch size | identical |{''.join(f' `{name}` |' for name in names)}\n"
     lines = [head + "|---" * (2 + len(names)) + "|"]
     for size in dict.fromkeys(row["together"] for row in found["rows"]):
         rows = [row for row in found["rows"] if row["together"] == size]

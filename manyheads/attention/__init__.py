@@ -1,1 +1,1 @@
-"""The heart: patterns (who may attend to whom), positions (where), kernels (how)."""
+"""The heart: patterns (which query sees which key), positions, and kernels (how it is computed)."""

@@ -42,7 +42,7 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class DistanceBias:
-    """A number for each head and distance, added to the score."""
+    """Add a number for each head and distance to the score."""
 
     tables: Tensor  # (axes, H, N)
     rule: Rule

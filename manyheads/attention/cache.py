@@ -37,7 +37,7 @@ class Cache(Protocol):
         """Take own keys and values from these rows, but keep the memories: a step of a beam."""
 
     def crop(self, length: int) -> None:
-        """Go back to the first `length` tokens, as if the rest had never been read."""
+        """Go back to the first `length` tokens, as if the others had never been read."""
 
     def forget(self) -> None:
         """Empty the cache, for a new batch with another memory."""
@@ -105,7 +105,7 @@ class TokenBuffer:
 class Growing:
     """A cache that grows with every step, for sequences that all are at the same place."""
 
-    ragged = False  # sequences of different lengths have no common next place
+    ragged = False  # all sequences must have the same next place
 
     def __init__(self) -> None:
         self.own: dict[int, tuple[TokenBuffer, TokenBuffer]] = {}
@@ -152,7 +152,7 @@ class Growing:
     def reorder(self, rows: Tensor) -> None:
         for buffer in (buffer for both in self.own.values() for buffer in both):
             buffer.take(rows)
-        if self.places is not None:  # pitches are places, too, and each sequence has its own
+        if self.places is not None:  # with places per sequence, such as pitches
             self.places = self.places.select(rows)
 
     def crop(self, length: int) -> None:

@@ -72,7 +72,7 @@ def horizon(pattern: Pattern) -> int | None:
     if type(pattern) is Both:
         known = [horizon(part) for part in pattern.patterns]
         places = [place for place in known if place is not None]
-        return min(places) if places else None  # torch's compiler knows no min with a default
+        return min(places) if places else None  # torch.compile has no min with a default
     if type(pattern) is Either:
         known = [horizon(part) for part in pattern.patterns]
         return None if None in known else max(place for place in known if place is not None)

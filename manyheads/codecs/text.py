@@ -117,14 +117,14 @@ class Text:
     def save(self, path: Path) -> None:
         path.write_text(self.tokenizer.to_str(pretty=True), encoding="utf-8")
         if self.special_tokens == SpecialTokens():
-            path.with_suffix(SIGNS).unlink(missing_ok=True)  # another codec's
+            path.with_suffix(SIGNS).unlink(missing_ok=True)  # left by another codec
         else:
             held = json.dumps(asdict(self.special_tokens))
             path.with_suffix(SIGNS).write_text(held + "\n", encoding="utf-8")
 
     @staticmethod
     def load(path: Path) -> Text:
-        if path.exists() and not path.is_file():  # a pipe would be waited for
+        if path.exists() and not path.is_file():  # reading a pipe would block
             raise ValueError(f"{path} is no file")
         try:
             tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))

@@ -79,7 +79,7 @@ class HeadDrafter:
     def __init__(
         self, head: DraftHead, network: Any, known: DraftTable = NO_TABLE, stops: Ids = ()
     ):
-        """Nothing is guessed after one of the `stops`."""
+        """`stops` are tokens after which it guesses nothing."""
         self.head, self.entries, self.stops, self.pace = head.eval(), known, stops, DraftPace()
         self.decoder, self.known = getattr(network, "decoder", network), head.words.tolist()
         self.prepare()
@@ -117,7 +117,7 @@ class HeadDrafter:
 
     def start(self, source: Sequence[int]) -> Draft:
         """Begin the draft of the next source of the last batch; or of a prompt's continuation."""
-        if self.made_of != self.find_weights():  # moved, or trained
+        if self.made_of != self.find_weights():  # weights were moved or trained
             self.prepare()
         if self.head.look is None:
             return HeadDraft(self, source)

@@ -27,7 +27,7 @@ FACTORS = 0x9E3779B1, 0x85EBCA6B, 0xC2B2AE35, 0x27D4EB2F
 MASK = 0xFFFFFFFF
 
 Ids = Sequence[int]
-Entry = tuple[int, float]  # a token, and how likely it is
+Entry = tuple[int, float]  # a token and its probability
 
 
 class DraftTable:

@@ -71,7 +71,7 @@ class BeatDraft:
         return [last[i % self.beat] for i in range(most)] if whole else []
 
     def tell(self, ids: Sequence[int], beyond: Sequence[int], after: int = 0) -> None:
-        """It sees what was kept when it is asked next."""
+        """Nothing to do: `propose` gets the kept tokens."""
 
 
 class NgramLookup:
@@ -194,7 +194,7 @@ class SmallerDraft:
         return scores
 
     def tell(self, ids: Sequence[int], beyond: Sequence[int], after: int = 0) -> None:
-        """It sees what was kept when it is asked next."""
+        """Nothing to do: `propose` gets the kept tokens."""
 
 
 class GraphedDraft:

@@ -19,7 +19,7 @@ LOOK_EVERY = 8  # tokens generated on the device before the host reads them
 
 # Log-probabilities (B, V) and the numbers of the sequences in the input -> a token each (B,).
 ChooseToken: TypeAlias = Callable[[Tensor, Sequence[int]], Tensor]
-# The number of a sequence in the input and the token it wrote -> whether that was its last.
+# The number of a sequence in the input and its new token -> whether the sequence ends here.
 Over: TypeAlias = Callable[[int, int], bool]
 
 

@@ -35,10 +35,10 @@ class RewindableStep(Step, Protocol):
     """A step that scores every new token and can go back, which checking a draft needs."""
 
     def read(self, ids: Tensor) -> Tensor:
-        """New tokens (B, T) -> logits of what follows each of them (B, T, V)."""
+        """Read new tokens (B, T); return the logits after each of them (B, T, V)."""
 
     def crop(self, length: int) -> None:
-        """Go back to the first `length` tokens, as if the rest had never been read."""
+        """Go back to the first `length` tokens, as if the others had never been read."""
 
 
 class Kept(Protocol):
@@ -81,7 +81,7 @@ class CachedStep:
 
     @torch.no_grad()
     def read(self, ids: Tensor) -> Tensor:
-        """New tokens (B, T) -> logits of what follows each of them (B, T, V)."""
+        """Read new tokens (B, T); return the logits after each of them (B, T, V)."""
         count, new = ids.shape
         if self.places is None:
             at = line(new, start=self.length, device=ids.device)
@@ -103,7 +103,7 @@ class CachedStep:
         return logits
 
     def crop(self, length: int) -> None:
-        """Go back to the first `length` tokens, as if the rest had never been read."""
+        """Go back to the first `length` tokens, as if the others had never been read."""
         check_length(length, self.length)
         self.cache.crop(length)
         self.length = length

@@ -1,4 +1,4 @@
-"""What a model looked at as one file of HTML, which opens anywhere and asks nobody for anything.
+"""The attention of a model as one HTML file, which opens anywhere and loads nothing else.
 
 H heads, Q queries, K keys.
 """
@@ -25,7 +25,7 @@ from torch import Tensor
 from manyheads.inspect.heads import describe_heads
 
 SOURCES = Path(__file__).parent / "page"
-# In the order of what they import: inlined, they are one script.
+# In the order of their imports, since they are joined into one script.
 MODULES = (
     "rollout.js",
     "data.js",

@@ -95,7 +95,7 @@ class Drawing(Picture):
 
 
 def draw(pattern: Pattern, places: Places, query: int | None = None) -> Drawing:
-    """`print(draw(Causal() & Window(2), line(8)))`"""
+    """Draw a pattern: `print(draw(Causal() & Window(2), line(8)))`"""
     if not isinstance(pattern, Pattern) or not isinstance(places, Grid | Graph):
         raise ValueError(
             f"a pattern is drawn on places, as in draw(Causal(), line(8)), got {pattern!r}"
@@ -109,7 +109,7 @@ def draw(pattern: Pattern, places: Places, query: int | None = None) -> Drawing:
 
 
 def find_middle(places: Places) -> int:
-    """The token nearest the centre."""
+    """Return the token nearest to the centre."""
     if not places.axes:
         return 0
     off = zip(places.axes, places.sizes, strict=True)
@@ -229,7 +229,7 @@ def view_of(seen: Tensor, places: Grid) -> Tensor:
 
 
 def figure_of(panels: int) -> tuple[Figure, list[Any]]:
-    # The object interface: no global state, no window, safe in any thread.
+    # Figure instead of pyplot: no global state, no window, safe in any thread.
     from matplotlib.figure import Figure
 
     columns = 3 if panels % 3 == 0 and panels % 4 else min(panels, 4)

@@ -110,14 +110,14 @@ class EachOff:
 
 
 def off(network: nn.Module, layer: str, head: int, by: By = "zero") -> AbstractContextManager[None]:
-    """with off(network, "decoder.3.cross", head=2): network(source, target)"""
+    """Switch off a head: with off(network, "decoder.3.cross", head=2): network(source, target)"""
     return intervening(network, [Off(layer, head, by)])
 
 
 def overwritten(
     network: nn.Module, layer: str, head: int, place: int, weights: Mapping[int, float]
 ) -> AbstractContextManager[None]:
-    """with overwritten(network, "decoder.3.cross", 2, place=4, weights={1: 1.0}): ..."""
+    """Set a row: with overwritten(network, "decoder.3.cross", 2, place=4, weights={1: 1.0}): ..."""
     return intervening(network, [Overwritten(layer, head, place, weights)])
 
 
@@ -139,7 +139,7 @@ def name_layers(network: nn.Module) -> dict[str, tuple[str, int]]:
     found: dict[str, tuple[str, int]] = {}
     for name, owner in owners_of_kernels(network).items():
         layers = [(layer, attention.heads) for layer, attention in attentions_of(name, owner)]
-        # A recurrent network's attention is its own owner, and has one head.
+        # The attention of a recurrent network owns its kernel itself, and has one head.
         found |= {shorten(layer): (layer, heads) for layer, heads in layers or [(name, 1)]}
     return found
 

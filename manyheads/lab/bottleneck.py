@@ -1,8 +1,8 @@
-"""One state does not hold a long sentence; attention need not hold it.
+"""One state cannot hold a long sentence; with attention it need not.
 
-Three recurrent networks translate: the first is handed the last states of what was read and no
-more, the second their mean, the third looks at all of them by attention. The language is made up:
-every word has its translation, and some swap places with the next, as adjectives do.
+Three recurrent networks translate: the decoder of the first gets only the last states of the
+encoder, the second gets their mean, the third attends to all of them. The language is made up:
+every word has one translation, and some swap places with the next, as adjectives do.
 
 B batch, T tokens, D model width.
 """
@@ -31,14 +31,14 @@ from manyheads.modules.transformer import EncoderDecoder
 
 LAST, MEAN, ATTENTION = "last state alone", "mean of all states", "attention"
 KINDS = (LAST, MEAN, ATTENTION)
-END = 0  # the sign that a sentence begins and ends with
+END = 0  # the start and end token
 
 
 class LastState(EncoderDecoder):
-    """Its memory is one state: the last of those read forwards, and of those read backwards."""
+    """The memory is one state: the last forward and the last backward state of the encoder."""
 
     def encode(self, source: Any, lengths: Any = None) -> Memory:
-        states = super().encode(source, lengths).states  # (B, T, D), half of D each way
+        states = super().encode(source, lengths).states  # (B, T, D), half of D for each direction
         forwards, backwards = states.chunk(2, -1)
         last = torch.cat([forwards[:, -1:], backwards[:, :1]], -1)
         return Memory(last, line(1))
@@ -46,20 +46,20 @@ class LastState(EncoderDecoder):
 
 @dataclass(frozen=True)
 class Bottleneck(Experiment):
-    """Translating sentences of a made-up language, short and long."""
+    """Translate short and long sentences of a made-up language."""
 
     words: int = 40
     lengths: tuple[int, ...] = (4, 8, 12, 16, 20, 24)
     width: int = 96
     batch: int = 64
     steps: int = 600
-    sentences: int = 64  # tried, of each length
+    sentences: int = 64  # test sentences of each length
     learning_rate: float = 4e-3
 
     quick = choose_settings(lengths=(4, 8), width=16, batch=8, steps=5, sentences=4)
     limits = (
-        "A made-up language without ambiguity, and networks of one size: how long a sentence a "
-        "wider state holds is not shown."
+        "The language is made up and has no ambiguity, and all networks have one size. It is not "
+        "shown how long a sentence a wider state can hold."
     )
 
     def measure(self, seed: int) -> Numbers:
@@ -87,7 +87,7 @@ class Bottleneck(Experiment):
         }
 
     def draw_pairs(self, generator: torch.Generator) -> Batch:
-        """Sentences of one length, which is any up to the longest."""
+        """Draw sentences of one random length, up to the longest."""
         length = int(torch.randint(2, self.lengths[-1] + 1, (), generator=generator))
         return self.pairs_of(self.batch, length, generator)
 
@@ -95,7 +95,7 @@ class Bottleneck(Experiment):
         source = random_words(count, length, self.words, generator)
         return source, translate(source, self.words)
 
-    # ---- what is told ---------------------------------------------------------------------------
+    # ---- the report -----------------------------------------------------------------------------
 
     def rows(self, seeds: Seeds) -> list[dict[str, str]]:
         return [
@@ -133,8 +133,8 @@ class Bottleneck(Experiment):
 
 
 def translate(source: Tensor, words: int) -> Tensor:
-    """Word by word into another order of numbers; a word of the first third changes places with
-    the one after it.
+    """Replace each word by its translation; a word of the first third swaps places with the word
+    after it.
     """
     target = source.clone()
     for place in range(source.shape[1] - 1):
@@ -152,7 +152,7 @@ def translation_loss(network: EncoderDecoder, pair: Batch) -> Tensor:
 
 
 def translation_bleu(network: EncoderDecoder, pair: Batch) -> float:
-    """Of what is written word by word, the likeliest each time."""
+    """Return the BLEU of greedy decoding."""
     source, target = pair
     with torch.no_grad():
         step = CachedStep(network.decoder, network.encode(source))

@@ -1,8 +1,8 @@
-"""What a layer costs over the length of the sequence.
+"""Time and memory of a layer, by the length of the sequence.
 
-The lecture's table: for n tokens of width d attention takes n²·d operations, a recurrent layer
-n·d², a convolution of span k k·n·d². So attention is the cheapest while n < d. Here the time of a
-layer, forward and backward, and the bytes it keeps for the way back, are measured.
+The usual table says: for n tokens of width d attention takes n²·d operations, a recurrent layer
+n·d², a convolution of span k k·n·d². So attention is the cheapest while n < d. This experiment
+measures the time of a layer, forward and backward, and the memory it keeps for the backward pass.
 
 n tokens, d model width.
 """
@@ -33,7 +33,7 @@ ATTENTION, FUSED = "attention, as written", "attention, fused"
 RECURRENT, CONVOLUTION = "recurrent (LSTM)", "convolution (span 3)"
 LAYERS = (ATTENTION, FUSED, RECURRENT, CONVOLUTION)
 SPAN = 3
-TABLE = {RECURRENT: 1, CONVOLUTION: SPAN}  # attention costs as much at so many times the width
+TABLE = {RECURRENT: 1, CONVOLUTION: SPAN}  # attention costs as much at this multiple of the width
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Cost(Experiment):
 
     quick = choose_settings(width=16, lengths=(16, 64), rounds=1)
     limits = (
-        "Times are of this machine and its CPU kernels; a GPU, where n tokens are computed at once "
-        "and a recurrent layer still takes n steps, crosses elsewhere."
+        "The times hold for this machine and its CPU kernels. A GPU computes n tokens at once, but "
+        "a recurrent layer still takes n steps: there the lines cross at other lengths."
     )
 
     def measure(self, seed: int) -> Numbers:
@@ -78,7 +78,7 @@ class Cost(Experiment):
 
         return attend
 
-    # ---- what is told ---------------------------------------------------------------------------
+    # ---- the report -----------------------------------------------------------------------------
 
     def rows(self, seeds: Seeds) -> list[dict[str, str]]:
         shown = [*range(0, len(self.lengths), 3)]
@@ -96,7 +96,7 @@ class Cost(Experiment):
                     else ""
                     for one in (ATTENTION, FUSED)
                 },
-                "by the lecture's table": f"from n = {TABLE[name] * self.width}"
+                "by the table of operations": f"from n = {TABLE[name] * self.width}"
                 if name in TABLE
                 else "",
             }
@@ -104,11 +104,11 @@ class Cost(Experiment):
         ]
 
     def best_times(self, seeds: Seeds, name: str) -> list[float]:
-        """Milliseconds at each length, the best of all seeds."""
+        """Return the milliseconds at each length, the best of all seeds."""
         return [min(each) for each in zip(*seeds.values(name, "ms"), strict=True)]
 
     def find_crossing(self, seeds: Seeds, one: str, other: str) -> str:
-        """The length from which the first is slower for good, between those measured."""
+        """Return the length from which the first is slower, interpolated between measurements."""
         both = zip(self.best_times(seeds, one), self.best_times(seeds, other), strict=True)
         ratios = [math.log(ours / theirs) for ours, theirs in both]
         if ratios[-1] <= 0:
@@ -127,14 +127,15 @@ class Cost(Experiment):
         found = {name: self.find_crossing(seeds, ATTENTION, name) for name in TABLE}
         return [
             Claim(
-                f"attention as written is slower than the recurrent layer {found[RECURRENT]}; the "
-                f"table, which counts products of n and d alone, says {self.width}",
+                "attention as written (unfused) is slower than the recurrent layer "
+                f"{found[RECURRENT]}; the table of operations, which counts only products of n "
+                f"and d, says {self.width}",
                 found[RECURRENT].startswith("from"),
             ),
             Claim(
                 f"that attention is faster than a convolution while n is small: it is slower "
-                f"{found[CONVOLUTION]}, where the table says from {TABLE[CONVOLUTION] * self.width}"
-                "; it does not count what makes queries, keys and values",
+                f"{found[CONVOLUTION]}; the table says from {TABLE[CONVOLUTION] * self.width} on, "
+                "but does not count the projections to queries, keys and values",
                 found[CONVOLUTION].startswith("from"),
             ),
             Claim(
@@ -144,7 +145,7 @@ class Cost(Experiment):
                 doubled[ATTENTION] > max(doubled[RECURRENT], doubled[CONVOLUTION]) + 0.5,
             ),
             Claim(
-                f"the memory of n² weights is no part of attention: fused it keeps "
+                f"attention need not keep n² weights in memory: fused it keeps "
                 f"{kept[FUSED][-1]:.0f} MiB at {self.lengths[-1]} tokens, as written "
                 f"{kept[ATTENTION][-1]:.0f}",
                 kept[ATTENTION][-1] > 3 * kept[FUSED][-1],
@@ -156,7 +157,7 @@ class Cost(Experiment):
     def draw(self, axes: dict[str, Any], seeds: Seeds) -> None:
         panels = (
             ("ms", "time, forward and backward", "ms"),
-            ("mib", "kept for the way back", "MiB"),
+            ("mib", "memory for the backward pass", "MiB"),
         )
         for axis, (key, title, unit) in zip(axes.values(), panels, strict=True):
             for number, name in enumerate(LAYERS):
@@ -169,7 +170,7 @@ class Cost(Experiment):
 
 
 def best_time(layer: Layer, x: Tensor, rounds: int) -> float:
-    """Seconds of one pass forward and backward, the best of several after one that warms up."""
+    """Return the seconds of a forward and backward pass, the best of several after a warm-up."""
     took = []
     for _ in range(rounds + 1):
         began = time.perf_counter()
@@ -179,7 +180,7 @@ def best_time(layer: Layer, x: Tensor, rounds: int) -> float:
 
 
 def kept_bytes(layer: Layer, x: Tensor) -> int:
-    """What a pass forward keeps for the way back, each storage once."""
+    """Return the bytes that a forward pass keeps for the backward pass, each storage once."""
     kept: dict[int, int] = {}
 
     def keep(tensor: Tensor) -> Tensor:
@@ -190,5 +191,5 @@ def kept_bytes(layer: Layer, x: Tensor) -> int:
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         out = layer(x)
         found = sum(kept.values())
-    del out  # not before: what it let go of could be kept again, and be counted once for two
+    del out  # not before: freed memory could be used again and be counted only once
     return found

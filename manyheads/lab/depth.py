@@ -1,8 +1,8 @@
 """Residuals and norms keep gradients alive through many layers: "good for SGD".
 
 How large is the gradient of the first layer at the start, in stacks of 2 to 24 layers, with and
-without residuals, with norms before each part, after it, and without any? And what do such stacks
-learn in a few steps: to say the word before?
+without residuals, with pre-norm, post-norm and no norm? And how well do such stacks learn in a few
+steps to predict the word before?
 
 B batch, T tokens.
 """
@@ -27,7 +27,7 @@ from manyheads.modules.layers import Sublayer
 
 
 class Arrangement(NamedTuple):
-    """What stands around each part of a layer."""
+    """The residual connection and the norm around each part of a layer."""
 
     residual: bool
     norm: Literal["pre", "post", "none"]
@@ -45,7 +45,7 @@ ARRANGEMENTS = {
 
 @dataclass(frozen=True)
 class Depth(Experiment):
-    """Gradients through 2 to 24 layers, and what is learned in a few steps."""
+    """Gradients in stacks of 2 to 24 layers, and their loss after a few steps."""
 
     depths: tuple[int, ...] = (2, 4, 8, 16, 24)
     trained: tuple[int, ...] = (2, 8, 24)
@@ -59,8 +59,8 @@ class Depth(Experiment):
 
     quick = choose_settings(depths=(2, 4), trained=(2, 4), steps=3, batch=4)
     limits = (
-        "Few steps at one learning rate: that a stack which has not learned here never would is "
-        "not shown."
+        "Only few steps at one learning rate. It is not shown that a stack which has not learned "
+        "here never would."
     )
 
     def measure(self, seed: int) -> Numbers:
@@ -100,7 +100,7 @@ class Depth(Experiment):
                 part.norm = nn.Identity()
         return network
 
-    # ---- what is told ---------------------------------------------------------------------------
+    # ---- the report -----------------------------------------------------------------------------
 
     def rows(self, seeds: Seeds) -> list[dict[str, str]]:
         return [
@@ -130,20 +130,20 @@ class Depth(Experiment):
         best = min(loss[name] for name in (*without, bare))
         return [
             Claim(
-                f"the first layer of {deep} has {many[pre] / few[pre]:.1f} times the gradient that "
-                f"it has of {shallow} with residuals and norms before each part, and "
-                f"{many[bare] / few[bare]:.0e} times with neither",
+                f"the gradient of the first layer in a stack of {deep} layers is "
+                f"{many[pre] / few[pre]:.1f} times that in a stack of {shallow} with residuals "
+                f"and pre-norm, and {many[bare] / few[bare]:.0e} times with neither",
                 0.3 < many[pre] / few[pre] < 3 and many[bare] / few[bare] < 0.01,
             ),
             Claim(
-                "norms alone keep gradients large and not what they are worth: without residuals "
-                f"{self.trained[-1]} layers learn nothing (loss {best:.2f} at best, chance "
-                f"{math.log(self.words):.2f}), with them they do ({loss[pre]:.2f})",
+                "norms alone keep gradients large but not useful: without residuals "
+                f"{self.trained[-1]} layers learn nothing (best loss {best:.2f}, chance "
+                f"{math.log(self.words):.2f}), with residuals they learn ({loss[pre]:.2f})",
                 min(many[name] / few[name] for name in without) > 0.3 and loss[pre] < best - 0.5,
             ),
             Claim(
-                f"with norms after each part, as first published, {self.trained[-1]} layers are "
-                f"harder to train than with norms before ({loss[post]:.2f})",
+                f"with post-norm, as first published, {self.trained[-1]} layers are harder to "
+                f"train than with pre-norm (loss {loss[post]:.2f})",
                 loss[post] > loss[pre] + 0.5,
             ),
         ]
@@ -159,14 +159,14 @@ class Depth(Experiment):
             draw_curve(losses, self.trained, seeds.values(name, "loss"), name, number)
         label_axes(gradients, "gradient of the first layer, start", "layers of the stack", "norm")
         label_axes(layers, f"gradients in {self.depths[-1]} layers, start", "layer", "norm")
-        label_axes(losses, f"after {self.steps} steps", "layers of the stack", "loss, nats a word")
+        label_axes(losses, f"after {self.steps} steps", "layers of the stack", "nats per word")
         for axis in (gradients, layers):
             axis.set_yscale("log")
         losses.axhline(math.log(self.words), color="#777777", linestyle=":", label="chance")
 
 
 def layer_gradients(network: EncoderHead, words: Tensor) -> list[float]:
-    """The norm of the gradient of each layer's matrices."""
+    """Return the norm of the gradient of each layer's matrices."""
     earlier_loss(network, words).backward()
     return [
         float(
@@ -179,5 +179,5 @@ def layer_gradients(network: EncoderHead, words: Tensor) -> list[float]:
 
 
 def format_power(values: Sequence[float]) -> str:
-    """The geometric mean: [1e-3, 1e-5] -> "1.0e-04" """
+    """Format the geometric mean: [1e-3, 1e-5] -> "1.0e-04" """
     return f"{float(torch.tensor(values).log().mean().exp()):.1e}"

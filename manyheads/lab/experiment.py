@@ -1,4 +1,4 @@
-"""What an experiment is: numbers for each seed; of all seeds a table, a figure and a paragraph."""
+"""The base class: an experiment measures each seed, and reports a table, a figure and a text."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from manyheads.lab.figures import Panels, add_legend_below, make_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Numbers = dict[str, Any]  # of one seed, as JSON has them: numbers, lists and tables by name
+Numbers = dict[str, Any]  # of one seed, as in JSON: numbers, lists and objects by name
 
 
 class Seeds(tuple[Numbers, ...]):
-    """What was measured, seed by seed; each method reads the value below some keys in all of them.
+    """The measured numbers of each seed; each method reads the value at some keys in all of them.
 
-    In a list a key is a number: seeds.mean("rotary", "accuracy", -1)
+    A list is indexed by a number: seeds.mean("rotary", "accuracy", -1)
     """
 
     def values(self, *keys: str | int) -> list[Any]:
@@ -40,7 +40,7 @@ def choose_settings(**settings: Any) -> dict[str, Any]:
 
 
 class Claim(NamedTuple):
-    """A sentence with its numbers, and whether they bear it out."""
+    """A sentence with its numbers, and whether the numbers support it."""
 
     sentence: str
     shown: bool
@@ -48,29 +48,29 @@ class Claim(NamedTuple):
 
 @dataclass(frozen=True)
 class Experiment:
-    """Fields are settings; a subclass measures one seed, and reports on all seeds."""
+    """Fields are settings; a subclass measures one seed and reports on all seeds."""
 
-    quick: ClassVar[dict[str, Any]] = {}  # settings of a run that only shows that it works
-    limits: ClassVar[str] = ""  # what it does not show, whatever comes out
+    quick: ClassVar[dict[str, Any]] = {}  # settings of a short test run
+    limits: ClassVar[str] = ""  # what it cannot show with any result
     panels: ClassVar[Panels]  # of its figure
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if isinstance(value, list):  # as JSON has what is a tuple here
+            if isinstance(value, list):  # JSON has lists for tuples
                 object.__setattr__(self, name, tuple(value))
 
     def measure(self, seed: int) -> Numbers:
         raise NotImplementedError
 
     def rows(self, seeds: Seeds) -> list[dict[str, str]]:
-        """The table: the cells of each row by the title of their column."""
+        """Return the rows of the table: {column title: cell}."""
         raise NotImplementedError
 
     def claims(self, seeds: Seeds) -> list[Claim]:
         raise NotImplementedError
 
     def draw(self, axes: dict[str, Any], seeds: Seeds) -> None:
-        """Fill the panels of the figure, which come by their letters."""
+        """Draw into the panels of the figure, given by letter."""
         raise NotImplementedError
 
     def figure(self, seeds: Seeds) -> Figure:
@@ -81,7 +81,7 @@ class Experiment:
         return figure
 
     def paragraph(self, seeds: Seeds) -> str:
-        """What was shown, what was not, and what the experiment cannot say."""
+        """Return what was shown, what was not shown, and the limits of the experiment."""
         claims = self.claims(seeds)
         parts = []
         for word, shown in (("Shown", True), ("Not shown", False)):
@@ -91,6 +91,6 @@ class Experiment:
 
 
 def format_spread(values: Sequence[float], digits: int = 2) -> str:
-    """[0.5, 0.6, 0.7] -> "0.60 ± 0.10": mean and deviation; of one seed the value alone"""
+    """[0.5, 0.6, 0.7] -> "0.60 ± 0.10": mean and standard deviation; just the value for one seed"""
     spread = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""
     return f"{fmean(values):.{digits}f}{spread}"

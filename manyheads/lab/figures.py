@@ -1,4 +1,4 @@
-"""How figures of experiments look: one style for all."""
+"""One style for the figures of all experiments."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Told apart by those who do not see all colours (Paul Tol's bright scheme).
+# A scheme for colour-blind readers (Paul Tol's bright scheme).
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#777777")
 MARKERS = "osD^vPX"
 
 
 class Panels(NamedTuple):
-    """What a figure consists of."""
+    """The panels of a figure."""
 
     letters: str  # as `make_figure` reads them
     size: tuple[float, float]  # inches
-    legend: str  # the panel whose curves are named below the figure
+    legend: str  # the panel whose legend is below the figure
     columns: int  # of the legend
-    widths: Sequence[float] | None = None  # of the panels, beside each other; None: alike
+    widths: Sequence[float] | None = None  # relative widths of the columns; None: equal
 
 
 def make_figure(
     panels: str, size: tuple[float, float], widths: Sequence[float] | None = None
 ) -> tuple[Figure, dict[str, Any]]:
-    """A figure and its panels by their letters: "abcd;ppqq" has four above and two wide ones."""
+    """Make a figure; return its panels by letter: "abcd;ppqq" has four above two wide ones."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained")
@@ -39,7 +39,7 @@ def make_figure(
 def draw_curve(
     axis: Any, across: Sequence[float], runs: Sequence[Sequence[float]], label: str, number: int
 ) -> None:
-    """The mean of the seeds as a line, all of them as a band around it."""
+    """Draw the mean of the seeds as a line, and their range as a band."""
     columns = [*zip(*runs, strict=True)]
     colour = COLOURS[number % len(COLOURS)]
     marker = MARKERS[number % len(MARKERS)] if len(across) <= 12 else None
@@ -50,7 +50,7 @@ def draw_curve(
 
 
 def draw_map(axis: Any, values: Any, title: str, across: str, down: str, most: float = 1) -> None:
-    """A table of weights, darker where there is more."""
+    """Draw a matrix of weights, darker for larger values."""
     axis.imshow(values, cmap="Blues", vmin=0, vmax=most, interpolation="nearest")
     label_axes(axis, title, across, down)
     axis.yaxis.get_major_locator().set_params(integer=True)
@@ -67,7 +67,7 @@ def label_axes(axis: Any, title: str, across: str, up: str) -> None:
 
 
 def add_legend_below(figure: Figure, axis: Any, columns: int) -> None:
-    """One for all panels, over none of them."""
+    """Add one legend for all panels, below the figure."""
     figure.legend(
         *axis.get_legend_handles_labels(),
         loc="outside lower center",

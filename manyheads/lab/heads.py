@@ -1,8 +1,8 @@
-"""Several heads look for several things at once.
+"""Several heads attend to several things at once.
 
-A head takes one weighted mean: of what it fetches from several places only the mixture is left. At
-every place a network of one layer says which words stand one, two, three and four places before
-it. All networks do the same number of operations; they differ in how many heads share the width.
+A head takes one weighted mean: if it reads several places, only their mixture is left. At every
+place a network of one layer predicts the four words before it. All networks do the same number of
+operations; they differ in how many heads share the width.
 
 B batch, T tokens.
 """
@@ -28,7 +28,7 @@ from manyheads.modules.heads import EncoderHead
 
 @dataclass(frozen=True)
 class Heads(Experiment):
-    """Four look-ups at every place, by so many heads."""
+    """Four look-ups at every place, with 1 to 8 heads."""
 
     heads: tuple[int, ...] = (1, 2, 4, 8)
     lookups: int = 4
@@ -41,8 +41,8 @@ class Heads(Experiment):
 
     quick = choose_settings(width=16, batch=4, steps=5, length=8)
     limits = (
-        "The task was made so that one mean is not enough; how many heads a language needs is not "
-        "shown, nor what several layers make up for."
+        "The task was made so that one mean is not enough. It does not show how many heads a "
+        "language model needs, nor whether several layers can replace several heads."
     )
 
     def measure(self, seed: int) -> Numbers:
@@ -78,14 +78,14 @@ class Heads(Experiment):
         outcomes = self.lookups * (self.words + 1)
         return build_classifier(config, self.words + 1, outcomes, pooling=None)
 
-    # ---- what is told ---------------------------------------------------------------------------
+    # ---- the report -----------------------------------------------------------------------------
 
     def rows(self, seeds: Seeds) -> list[dict[str, str]]:
         return [
             {
                 "heads": name,
                 "operations": f"{seeds[0][name]['operations'] / 1e6:.1f} M",
-                "loss of a word": seeds.spread(name, "loss"),
+                "loss per word": seeds.spread(name, "loss"),
                 f"right (chance {1 / self.words:.2f})": seeds.spread(name, "accuracy"),
             }
             for name in seeds[0]
@@ -98,12 +98,12 @@ class Heads(Experiment):
         told = ", ".join(f"{name}: {value:.0%}" for name, value in right.items())
         return [
             Claim(
-                "at the same number of operations more heads say more of the words before them "
-                f"({told})",
+                "at the same number of operations, more heads predict more of the words before "
+                f"them ({told})",
                 len(operations) == 1 and right[enough] > right[first] + 0.2,
             ),
             Claim(
-                f"that heads beyond the {enough} things to look for add little: "
+                f"that more heads than the {enough} things to look up add little: "
                 f"{right[str(self.heads[-1])]:.0%} against {right[enough]:.0%}",
                 abs(right[str(self.heads[-1])] - right[enough]) < 0.05,
             ),
@@ -120,22 +120,22 @@ class Heads(Experiment):
             far = range(1, self.lookups + 1)
             draw_curve(bars, far, seeds.values(name, "by distance"), told, number)
         curves.axhline(math.log(self.words), color="#777777", linestyle=":", label="chance")
-        label_axes(curves, "loss", "training step", "nats a word")
-        label_axes(bars, "words said right", "places before", "share right")
+        label_axes(curves, "loss", "training step", "nats per word")
+        label_axes(bars, "words predicted right", "distance", "share right")
         shown = seeds[0][str(self.lookups)]["maps"]
         for number, (panel, weights) in enumerate(zip("abcd", shown, strict=True), 1):
             title = f"head {number} of {self.lookups}"
-            draw_map(axes[panel], weights, title, "looked at", "looking")
+            draw_map(axes[panel], weights, title, "key", "query")
 
 
 def maps_of(network: EncoderHead, words: torch.Tensor) -> list[Any]:
-    """What each head looks at, (T, T), the mean of all sentences."""
+    """Return the attention of each head, (T, T), averaged over all sentences."""
     (weights,) = network.attention_weights(words).values()
     return weights.mean(0).tolist()
 
 
 def count_operations(network: EncoderHead, words: torch.Tensor) -> int:
-    """Multiplications and additions of one pass, by plain products, which are counted."""
+    """Count the multiplications and additions of one pass, with the reference kernel."""
     stack = network.encoder.stack
     kernel, stack.kernel = stack.kernel, KERNELS["reference"]
     with torch.no_grad(), FlopCounterMode(display=False) as counter:

@@ -1,9 +1,9 @@
-"""A source with two good translations: what writes all words at once mixes them.
+"""A source with two good translations: a network that writes all words at once mixes them.
 
-Each word of a source has two translations, one of each style, and a target is all of one style or
-all of the other: both are right, a mixture is neither. A network that writes token by token knows
-which style it began with. One that draws all places at once does not; to write in several passes,
-or to learn from what another network chose (distillation), brings it back.
+Each word of a source has two translations, one in each style, and a target is all in one style:
+both styles are right, a mixture is wrong. A network that writes token by token knows which style it
+began with. One that samples all places at once does not; several passes, or training on the outputs
+of another network (distillation), solve this.
 
 B sentences, T words.
 """
@@ -38,7 +38,7 @@ AR, RAW, DISTILLED = "token by token", "in parallel", "in parallel, distilled"
 
 @dataclass(frozen=True)
 class Multimodality(Experiment):
-    """Two styles, of which a text has one."""
+    """Targets in one of two styles."""
 
     words: int = 8
     length: int = 6
@@ -48,16 +48,16 @@ class Multimodality(Experiment):
     heads: int = 4
     batch: int = 64
     steps: int = 400
-    drawn: int = 256  # texts that each network writes
-    shown: int = 12  # of those for one source, in the figure
+    drawn: int = 256  # texts that each network generates
+    shown: int = 12  # texts for one source, in the figure
     learning_rate: float = 3e-3
 
     quick = choose_settings(
         words=3, length=2, passes=(1, 2), width=16, depth=1, batch=4, steps=4, drawn=4, shown=3
     )
     limits = (
-        "Two styles, each as likely, known by every word; how many translations a sentence of a "
-        "language has, and how far apart they are, is not shown."
+        "There are two styles, equally likely and visible in every word. It is not shown how many "
+        "translations a real sentence has, nor how different they are."
     )
 
     def measure(self, seed: int) -> Numbers:
@@ -86,19 +86,19 @@ class Multimodality(Experiment):
         return FIRST + 3 * self.words
 
     def draw_pairs(self, generator: torch.Generator, count: int = 0) -> tuple[Tensor, Tensor]:
-        """Sources and, each in one style, targets: (B, T)"""
+        """Draw sources and targets, each target in one style: (B, T)"""
         shape = (count or self.batch, self.length)
         source = FIRST + torch.randint(self.words, shape, generator=generator)
         style = torch.randint(2, (shape[0], 1), generator=generator)
         return source, source + self.words * (1 + style)
 
     def find_styles(self, written: Tensor, source: Tensor) -> list[list[float]]:
-        """Of each word: 0 or 1, 0.5 where it is no translation of its source."""
+        """Return the style of each word: 0 or 1; 0.5 if it is no translation of its source."""
         found = (written - source).float() / self.words - 1
         return torch.where((found == 0) | (found == 1), found, 0.5).tolist()
 
     def judge(self, written: Tensor, source: Tensor) -> float:
-        """The share of texts that are a good translation."""
+        """Return the share of texts that are a good translation."""
         styles = torch.tensor(self.find_styles(written, source))
         good = [(styles == style).all(1) for style in (0, 1)]
         return float((good[0] | good[1]).float().mean())
@@ -118,7 +118,7 @@ class Multimodality(Experiment):
     def write_one_by_one(
         self, network: EncoderDecoder, source: Tensor, seed: int | None = None
     ) -> Tensor:
-        """The likeliest, or drawn by chance: (B, T)"""
+        """Generate greedily, or sample if there is a seed: (B, T)"""
         start = torch.full((len(source), 1), BOS)
         bounds = Bounds(None, longest=self.length)
         how = DecodingConfig() if seed is None else DecodingConfig(temperature=1.0, seed=seed)
@@ -140,8 +140,8 @@ class Multimodality(Experiment):
 
     @torch.no_grad()
     def write_in_passes(self, network: MaskPredictNetwork, source: Tensor, passes: int) -> Tensor:
-        """Every hidden word is drawn by itself; after each pass the least likely are hidden again,
-        each time fewer: (B, T)"""
+        """Sample every masked word independently; after each pass mask the least likely words
+        again, fewer each time: (B, T)"""
         memory, counts = network.encode(source), torch.full((len(source),), self.length)
         ids, logs = torch.full_like(source, network.mask), torch.zeros(source.shape)
         hidden = torch.ones(source.shape, dtype=torch.bool)
@@ -154,7 +154,7 @@ class Multimodality(Experiment):
             ids = ids.masked_fill(hidden, network.mask)
         return ids
 
-    # ---- what is told --------------------------------------------------------------------------
+    # ---- the report ----------------------------------------------------------------------------
 
     def rows(self, seeds: Seeds) -> list[dict[str, str]]:
         title = "good translations"
@@ -181,13 +181,13 @@ class Multimodality(Experiment):
         taught, chance = seeds.mean(DISTILLED, 0), 2 ** (1 - self.length)
         return [
             Claim(
-                f"drawn all at once {once:.0%} of texts are of one style (two coins for each word "
-                f"would give {chance:.0%}), token by token {seeds.mean(AR):.0%}",
+                f"sampled all at once, {once:.0%} of texts are in one style (a coin for each word "
+                f"would give {chance:.0%}); sampled token by token, {seeds.mean(AR):.0%} are",
                 once < 3 * chance and seeds.mean(AR) > 0.9,
             ),
             Claim(
-                f"in {self.passes[-1]} passes {often:.0%} are, and in one pass {taught:.0%} by a "
-                "network that learned from what the other one writes",
+                f"in {self.passes[-1]} passes {often:.0%} are, and in one pass {taught:.0%} if the "
+                "network was trained on outputs of the other one",
                 often > 0.9 and taught > 0.9,
             ),
         ]
@@ -205,4 +205,4 @@ class Multimodality(Experiment):
         axes["l"].set_ylim(-0.03, 1.05)
         for panel, name in zip("abc", (AR, RAW, DISTILLED), strict=True):
             drawn = seeds[0][f"{name}, drawn"]
-            draw_map(axes[panel], drawn, name, "word", "one source, drawn again")
+            draw_map(axes[panel], drawn, name, "word", "sample")

@@ -1,7 +1,7 @@
-"""How place enters, and what is left of it beyond the lengths that were learned.
+"""Position encodings, and whether they work beyond the training length.
 
-A network says at every place which word stands some places before it. It learns on short sentences
-and is tried on longer ones: waves, turns and distances go on, learned vectors do not.
+At every place a network predicts the word three places before. It is trained on short sentences and
+tested on longer ones.
 
 B batch, T tokens, D model width.
 """
@@ -29,10 +29,10 @@ ROTARY, BIAS, CONTENT = "rotary", "relative bias (T5)", "relative content (Shaw)
 
 @dataclass(frozen=True)
 class Positions(Experiment):
-    """Words some places before, in sentences longer than those learned from."""
+    """Predict the word three places before, in sentences longer than those of training."""
 
-    length: int = 24  # learned
-    lengths: tuple[int, ...] = (12, 24, 32, 48, 72, 96)  # tried
+    length: int = 24  # in training
+    lengths: tuple[int, ...] = (12, 24, 32, 48, 72, 96)  # in tests
     distances: tuple[int, ...] = (3,)
     words: int = 16
     width: int = 64
@@ -44,8 +44,8 @@ class Positions(Experiment):
 
     quick = choose_settings(length=8, lengths=(8, 16), width=16, heads=2, batch=4, steps=5)
     limits = (
-        "The task asks for small distances; that a position which goes on here serves a language "
-        "model on longer texts is not shown."
+        "The task needs only small distances. It does not show that a position encoding which "
+        "works here on longer sentences also works for a language model on longer texts."
     )
 
     @property
@@ -71,7 +71,7 @@ class Positions(Experiment):
             ffn_width=2 * self.width,
             dropout=0.0,
             position=position,
-            # Learned vectors begin small; beside large words they would be learned late.
+            # Learned vectors begin small; beside large word embeddings they would learn late.
             scale_embeddings=not position.startswith("Learned"),
         )
         outcomes = len(self.distances) * (self.words + 1)
@@ -88,7 +88,7 @@ class Positions(Experiment):
         (tested,) = word_batches((2 * self.batch, length), self.words, 1, seed + 1000)
         return float(earlier_right(network, tested, self.distances).mean())
 
-    # ---- what is told ---------------------------------------------------------------------------
+    # ---- the report -----------------------------------------------------------------------------
 
     def rows(self, seeds: Seeds) -> list[dict[str, str]]:
         return [
@@ -111,14 +111,14 @@ class Positions(Experiment):
         longest = self.lengths[-1]
         return [
             Claim(
-                f"at {self.length} words, as learned, every position serves (the worst: "
-                f"{min(inside.values()):.0%} right)",
+                f"at {self.length} words, the training length, every position encoding works (the "
+                f"worst: {min(inside.values()):.0%} right)",
                 min(inside.values()) > 0.9,
             ),
             Claim(
-                f"at {longest} words rotary positions and clipped distances keep it "
-                f"({beyond[ROTARY]:.0%} and {beyond[CONTENT]:.0%}); waves and learned vectors, "
-                f"which say where and not how far, do not ({beyond[SINUSOIDAL]:.0%} and "
+                f"at {longest} words rotary positions and clipped distances still work "
+                f"({beyond[ROTARY]:.0%} and {beyond[CONTENT]:.0%} right); sinusoidal and learned "
+                f"positions, which are absolute, do not ({beyond[SINUSOIDAL]:.0%} and "
                 f"{beyond[LEARNED]:.0%})",
                 min(beyond[ROTARY], beyond[CONTENT])
                 > 0.9
@@ -126,13 +126,13 @@ class Positions(Experiment):
                 > max(beyond[SINUSOIDAL], beyond[LEARNED]),
             ),
             Claim(
-                "to be relative is not enough: T5's numbers for far distances were never learned, "
-                f"and attention leaks there ({beyond[BIAS]:.0%})",
+                "a relative encoding alone is not enough: T5's biases of far distances were never "
+                f"trained, and attention leaks there ({beyond[BIAS]:.0%} right)",
                 beyond[BIAS] < inside[BIAS] - 0.2,
             ),
             Claim(
-                "concatenated and mixed back, waves do as well as added: "
-                f"{inside[CONCATENATED]:.0%} and {inside[SINUSOIDAL]:.0%} as learned",
+                "concatenated sinusoidal positions work as well as added ones: "
+                f"{inside[CONCATENATED]:.0%} and {inside[SINUSOIDAL]:.0%} at the training length",
                 abs(inside[CONCATENATED] - inside[SINUSOIDAL]) < 0.05,
             ),
         ]
@@ -145,17 +145,17 @@ class Positions(Experiment):
         for number, name in enumerate(self.positions):
             draw_curve(tried, self.lengths, seeds.values(name, "accuracy"), name, number)
             draw_curve(learned, steps, seeds.values(name, "losses"), name, number)
-        tried.axvline(self.length, color="#777777", linestyle=":", label="longest learned from")
-        label_axes(tried, "beyond the length learned", "words of a sentence", "share right")
-        label_axes(learned, "learning", "training step", "loss, nats a word")
+        tried.axvline(self.length, color="#777777", linestyle=":", label="training length")
+        label_axes(tried, "beyond the training length", "words of a sentence", "share right")
+        label_axes(learned, "training", "training step", "loss, nats per word")
         draw_clocks(axes["c"], self.lengths[-1])
 
 
 def draw_clocks(axis: Any, places: int) -> None:
-    """The waves that are added: two channels are the hand of a clock, the next two a slower one."""
+    """Draw the sinusoids: two channels are like the hand of a clock, the next two a slower one."""
     waves = Sinusoidal().waves(64, line(places), torch.float32)
     axis.imshow(
         waves.T.tolist(), cmap="RdBu", vmin=-1, vmax=1, aspect="auto", interpolation="nearest"
     )
-    label_axes(axis, "the clocks: sines above, cosines below", "place", "channel")
+    label_axes(axis, "sinusoids: sines above, cosines below", "place", "channel")
     axis.grid(False)

@@ -1,4 +1,4 @@
-"""Running an experiment: its seeds, and what it leaves in a folder."""
+"""Run an experiment with its seeds, and write the results into a folder."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def run_experiment(
     quick: bool = False,
     say: Callable[[str], None] = print,
 ) -> dict[str, Any]:
-    """run("residuals", out="lab"): writes lab/residuals with a figure, a table and lab.json, whose
-    content comes back. `seeds` runs begin with `seed`; `quick` takes seconds.
+    """Write lab/residuals with a figure, a table and lab.json for run("residuals", out="lab"), and
+    return the contents of lab.json. `seeds` runs begin with `seed`; `quick` takes seconds.
     """
     kind = find_experiment(name)
     if seeds < 1:
@@ -49,7 +49,7 @@ def run_experiment(
     experiment = kind(**kind.quick) if quick else kind()
     measured = dict[str, Any]()
     began, busy = time.perf_counter(), time.process_time()
-    # Small networks: several threads would wait for each other, unless a person wants them.
+    # With small networks several threads are slower; a user's own setting is kept.
     with use_threads(torch.get_num_threads() if threads_are_set() else 1):
         machine = describe_machine()
         for number in range(seed, seed + seeds):
@@ -61,7 +61,7 @@ def run_experiment(
         "quick": quick,
         "settings": asdict(experiment),
         "seconds": round(time.perf_counter() - began, 1),
-        "cpu_seconds": round(time.process_time() - busy, 1),  # whatever else the machine did
+        "cpu_seconds": round(time.process_time() - busy, 1),  # not of other programs
         "machine": machine,
         "claims": [claim._asdict() for claim in experiment.claims(Seeds(measured.values()))],
         "measured": measured,
@@ -75,7 +75,7 @@ def run_experiment(
 
 
 def make_folder(folder: Path) -> Path:
-    """Make the folder first: what cannot be written is refused before anything is measured."""
+    """Make the folder; if it cannot be written, fail before anything is measured."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
@@ -84,7 +84,7 @@ def make_folder(folder: Path) -> Path:
 
 
 def format_lab(report: Mapping[str, Any]) -> str:
-    """The table and the paragraph, made from the numbers of a lab.json."""
+    """Format the table and the paragraph from the numbers of a lab.json."""
     experiment = find_experiment(report["experiment"])(**report["settings"])
     seeds = Seeds(report["measured"].values())
     told = QUICK if report["quick"] else experiment.paragraph(seeds)
@@ -103,7 +103,7 @@ def describe_machine() -> dict[str, Any]:
 
 
 def round_numbers(value: Any) -> Any:
-    """Four digits that count, everywhere: what a file of numbers needs, and no more."""
+    """Round all floats to four significant digits, to keep the file small."""
     if isinstance(value, dict):
         return {key: round_numbers(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

@@ -1,8 +1,8 @@
 """Residual connections carry the position of a token up the stack.
 
-Positions are added once, below the first layer. A network copies a sentence, so that each word that
-is written stands for one place of what is read: its cross-attention should be a diagonal. Can
-higher layers still tell where a token stands when nothing goes around attention?
+Positions are added once, below the first layer. A network copies a sentence, so that each target
+word belongs to one source word: its cross-attention should be a diagonal. Do higher layers still
+know the position of a token without residual connections?
 
 B batch, H heads, T tokens, D model width.
 """
@@ -32,7 +32,7 @@ class Case(NamedTuple):
 
     residual: bool
     position: str | None = "Sinusoidal()"
-    every_layer: bool = False  # the timing signal is added again below each
+    every_layer: bool = False  # positions are added again before each layer
 
 
 WITH, WITHOUT = "with residuals", "without"
@@ -43,26 +43,26 @@ CASES = {
     TIMED: Case(residual=False, every_layer=True),
     CONTROL: Case(residual=True, position=None),
 }
-PROBED = 3  # the layer that the table tells of
+PROBED = 3  # the layer in the table
 
 
 @dataclass(frozen=True)
 class Residuals(Experiment):
-    """Copying, with and without them."""
+    """Copy a sentence, with and without residual connections."""
 
     length: int = 15
     words: int = 8
     width: int = 64
     depth: int = 3
     heads: int = 4
-    near: int = 1  # places from the diagonal that count as near
+    near: int = 1  # the largest distance to the diagonal that counts as near
     batch: int = 32
     steps: int = 400
-    tried: int = 256  # sentences that the probe is fitted to, and as many to try it
+    tried: int = 256  # sentences to fit the probe, and as many to test it
     learning_rate: float = 2e-3
 
     quick = choose_settings(length=8, width=16, batch=8, steps=5, heads=2, tried=16)
-    limits = "One small network and one task: that it is so in others is not shown."
+    limits = "This is one small network and one task; others are not shown."
 
     def measure(self, seed: int) -> Numbers:
         return {name: self.measure_case(case, seed) for name, case in CASES.items()}
@@ -93,7 +93,7 @@ class Residuals(Experiment):
             dropout=0.0,
             residual=case.residual,
             position=case.position,
-            norm_position="post",  # as first published, and in the lecture
+            norm_position="post",  # as first published
         )
         network = build_encoder_decoder(config, self.words + 1, self.words + 1, joint=True)
         if case.every_layer:
@@ -106,7 +106,7 @@ class Residuals(Experiment):
         place = torch.arange(self.length)
         return (place[:, None] - place).abs() <= self.near
 
-    # ---- what is told ---------------------------------------------------------------------------
+    # ---- the report -----------------------------------------------------------------------------
 
     def rows(self, seeds: Seeds) -> list[dict[str, str]]:
         uniform = float(self.near_diagonal().float().mean())
@@ -115,7 +115,7 @@ class Residuals(Experiment):
                 "network": case,
                 f"position read from layer {PROBED}": seeds.spread(case, "probe", PROBED),
                 f"mass near the diagonal (uniform {uniform:.2f})": seeds.spread(case, "mass"),
-                "loss of a word": seeds.spread(case, "loss"),
+                "loss per word": seeds.spread(case, "loss"),
             }
             for case in CASES
         ]
@@ -126,9 +126,9 @@ class Residuals(Experiment):
         lost, kept = loss[WITHOUT] - loss[WITH], loss[CONTROL] - loss[WITH]
         return [
             Claim(
-                f"with residuals layer {PROBED} still knows the place of {probe[WITH]:.0%} of the "
-                f"tokens, without them of {probe[WITHOUT]:.0%}, no more than the control, to which "
-                f"no position was given ({probe[CONTROL]:.0%})",
+                f"a probe of layer {PROBED} finds the position of {probe[WITH]:.0%} of the tokens "
+                f"with residuals and of {probe[WITHOUT]:.0%} without, no more than in the control, "
+                f"which gets no positions ({probe[CONTROL]:.0%})",
                 probe[WITH] >= 0.5 and probe[WITHOUT] <= probe[CONTROL] + 0.05,
             ),
             Claim(
@@ -137,19 +137,20 @@ class Residuals(Experiment):
                 mass[WITH] >= 0.45 and mass[WITHOUT] <= 0.22,
             ),
             Claim(
-                f"not all of the loss is lost position: without residuals {lost:.2f} nats a word "
-                f"are lost, the control, which trains well and has no positions, loses {kept:.2f}; "
-                f"the other {lost - kept:.2f} are what is harder to train without residuals",
+                "lost positions do not explain all of the loss: without residuals it is "
+                f"{lost:.2f} nats per word higher; in the control, which has residuals but no "
+                f"positions, {kept:.2f} higher; the other {lost - kept:.2f} come from training, "
+                "which is harder without residuals",
                 lost > kept,
             ),
             Claim(
-                "timing added in every layer brings "
-                f"{loss[WITHOUT] - loss[TIMED]:.2f} nats of them back",
+                "timing (positions added again in every layer) lowers the loss without residuals "
+                f"by {loss[WITHOUT] - loss[TIMED]:.2f} nats",
                 loss[TIMED] < loss[WITHOUT] - 0.1,
             ),
             Claim(
-                f"that it brings the diagonal back: {mass[TIMED]:.0%} of attention lies near it, "
-                f"and layer {PROBED} knows the place of {probe[TIMED]:.0%}",
+                f"that this brings the diagonal back: {mass[TIMED]:.0%} of attention lies near it, "
+                f"and a probe of layer {PROBED} finds {probe[TIMED]:.0%} of the positions",
                 mass[TIMED] >= 0.45,
             ),
         ]
@@ -159,17 +160,17 @@ class Residuals(Experiment):
     def draw(self, axes: dict[str, Any], seeds: Seeds) -> None:
         left, right = axes["l"], axes["r"]
         for panel, case in zip("abcd", CASES, strict=True):
-            draw_map(axes[panel], seeds[0][case]["map"], case, "read", "written", most=0.5)
+            draw_map(axes[panel], seeds[0][case]["map"], case, "source", "target", most=0.5)
         for number, case in enumerate(CASES):
             draw_curve(left, range(self.depth + 1), seeds.values(case, "probe"), case, number)
             layers = range(1, self.depth + 1)
             draw_curve(right, layers, seeds.values(case, "mass_by_layer"), case, number)
-        label_axes(left, "position read from the encoder", "layer", "share of places right")
+        label_axes(left, "position read from the encoder", "layer", "share right")
         label_axes(right, "cross-attention near the diagonal", "layer", "mass")
 
 
 def add_timing(stack: Stack) -> None:
-    """The waves again, below every layer but the first, which has them."""
+    """Add the sinusoids again before every layer but the first, which has them."""
     waves = Sinusoidal()
     for block in list(stack.blocks)[1:]:
         block.register_forward_pre_hook(
@@ -178,19 +179,19 @@ def add_timing(stack: Stack) -> None:
 
 
 def copying_loss(network: EncoderDecoder, words: Tensor) -> Tensor:
-    """What is to be written is what is read; before the first word stands 0."""
+    """The loss of copying the source; the target begins with the start token 0."""
     return F.cross_entropy(network(words, F.pad(words, (1, -1))).flatten(0, 1), words.flatten())
 
 
 def cross_attention(network: EncoderDecoder, words: Tensor) -> list[Tensor]:
-    """Of each layer (T, T), the mean of its heads and of all sentences."""
+    """Return the cross-attention of each layer (T, T), averaged over heads and sentences."""
     seen = network.attention_weights(words, F.pad(words, (1, -1)))
     return [weights.mean((0, 1)) for layer, weights in seen.items() if "cross" in layer]
 
 
 @torch.no_grad()
 def encoder_states(network: EncoderDecoder, words: Tensor) -> list[Tensor]:
-    """What enters the first layer and what leaves each, (B, T, D)."""
+    """Return the input of the first layer and the output of each, (B, T, D)."""
     states: list[Tensor] = []
     blocks = list(network.encoder.stack.blocks)
     hooks = [blocks[0].register_forward_pre_hook(lambda block, given: states.append(given[0]))]
@@ -205,7 +206,7 @@ def encoder_states(network: EncoderDecoder, words: Tensor) -> list[Tensor]:
 
 
 def probe_places(learned: Tensor, tested: Tensor) -> float:
-    """How often a linear map of a state, fitted to some (B, T, D), tells the place in others."""
+    """Fit a linear probe of positions to states (B, T, D); return its accuracy on `tested`."""
     length = learned.shape[1]
     scale = learned.flatten(0, 1).std(0) + 1e-6
     first, second = (

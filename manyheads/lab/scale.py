@@ -1,7 +1,7 @@
-"""Why scores are divided by √d: their softmax must not be decided before anything is learned.
+"""Why scores are divided by √d: otherwise attention is almost one-hot before training.
 
-The dot product of two vectors of d random numbers is as large as √d. Undivided, wide heads begin
-with attention on one token, where the softmax has almost no gradient.
+The dot product of two vectors of d random numbers is about as large as √d. Without the division,
+wide heads begin with attention on one token, where the softmax has almost no gradient.
 
 T tokens, D model width.
 """
@@ -30,7 +30,7 @@ SCALED, PLAIN = SCORES
 
 @dataclass(frozen=True)
 class Scale(Recall):
-    """One head that looks up an entry of a list, narrow and wide."""
+    """Look up entries of a list with one head, narrow and wide."""
 
     widths: tuple[int, ...] = (8, 32, 128, 512)
     trained: int = 128  # the width that is trained
@@ -38,8 +38,8 @@ class Scale(Recall):
 
     quick = choose_settings(widths=(8, 32), trained=32, batch=8, steps=6, every=2)
     limits = (
-        "Adam hides much of what small gradients cost; what plain gradient descent would do, and "
-        "whether a larger network recovers, is not shown."
+        "Adam hides much of the effect of small gradients. It is not shown what plain gradient "
+        "descent would do, nor whether a larger network recovers."
     )
 
     def measure(self, seed: int) -> Numbers:
@@ -67,7 +67,7 @@ class Scale(Recall):
         attention_of(network).score = SCORES[name]()
         return network
 
-    # ---- what is told ---------------------------------------------------------------------------
+    # ---- the report -----------------------------------------------------------------------------
 
     def rows(self, seeds: Seeds) -> list[dict[str, str]]:
         numbered = [*enumerate(self.widths)]
@@ -86,7 +86,7 @@ class Scale(Recall):
 
     @property
     def middle(self) -> int:
-        """The number of the look at half of the steps."""
+        """The index of the measurement after half of the steps."""
         return self.steps // 2 // self.every
 
     def claims(self, seeds: Seeds) -> list[Claim]:
@@ -101,24 +101,24 @@ class Scale(Recall):
         return [
             Claim(
                 f"with d = {widest} attention begins at {entropy[SCALED]:.0%} of the largest "
-                f"entropy where scores are divided by √d and at {entropy[PLAIN]:.0%} where not",
+                f"entropy if scores are divided by √d, and at {entropy[PLAIN]:.0%} if not",
                 entropy[SCALED] > 0.8 and entropy[PLAIN] < 0.5,
             ),
             Claim(
-                "undivided scores hardly move attention any more: the derivative of its softmax, "
-                f"summed, is {moves[PLAIN]:.2f} against {moves[SCALED]:.2f}",
+                "without the division, attention hardly changes with the scores: the trace of the "
+                f"softmax's derivative is {moves[PLAIN]:.2f} against {moves[SCALED]:.2f}",
                 moves[SCALED] > 5 * moves[PLAIN],
             ),
             Claim(
-                "that the gradient of queries and keys is smaller where scores are not divided: it "
-                f"begins with a norm of {gradient[PLAIN]:.2g} against {gradient[SCALED]:.2g}, for "
-                "what little passes the softmax is then not divided either",
+                "that the gradient of queries and keys is smaller without the division: its norm "
+                f"begins at {gradient[PLAIN]:.2g} against {gradient[SCALED]:.2g}, since the small "
+                "gradient that passes the softmax is not divided by √d either",
                 gradient[SCALED] > gradient[PLAIN],
             ),
             Claim(
-                f"with d = {self.trained} {half[SCALED]:.0%} of the values are found after half of "
-                f"the steps against {half[PLAIN]:.0%}, and {end[SCALED]:.0%} against "
-                f"{end[PLAIN]:.0%} after all",
+                f"with d = {self.trained} the divided scores find {half[SCALED]:.0%} of the values "
+                f"after half of the steps, the others {half[PLAIN]:.0%}; after all steps "
+                f"{end[SCALED]:.0%} against {end[PLAIN]:.0%}",
                 half[SCALED] > half[PLAIN] + 0.05,
             ),
         ]
@@ -128,7 +128,7 @@ class Scale(Recall):
     def draw(self, axes: dict[str, Any], seeds: Seeds) -> None:
         panels = (
             (axes["a"], self.widths, "start entropy", "entropy, start"),
-            (axes["b"], self.widths, "start moves", "how attention moves with scores, start"),
+            (axes["b"], self.widths, "start moves", "change of attention with scores, start"),
             (axes["c"], self.widths, "start gradient", "gradient of queries and keys, start"),
             (axes["d"], self.looks, "entropy", "entropy"),
             (axes["e"], self.looks, "accuracy", "values found"),
@@ -160,17 +160,17 @@ UNITS = {
 
 
 def attention_of(network: EncoderHead) -> Attention:
-    """The attention of its one layer."""
+    """Return the attention of the network's one layer."""
     return network.encoder.stack.blocks[0].self_attention.part
 
 
 def look_inside(network: EncoderHead, batch: Batch) -> Numbers:
-    """The entropy of attention as a share of the largest; how far its weights move with their
-    scores, the trace of the softmax's derivative; the norm of the gradient of what makes queries
-    and keys; and how well the network does.
+    """Measure the entropy of attention as a share of the largest; the trace of the softmax's
+    derivative, which tells how much weights change with scores; the norm of the gradient of the
+    query and key weights; accuracy and loss.
     """
     (weights,) = network.attention_weights(batch[0]).values()
-    looked = weights[:, :, -batch[1].shape[1] :]  # what questions look at
+    looked = weights[:, :, -batch[1].shape[1] :]  # the attention of the questions
     loss = recall_loss(network, batch)
     (gradient,) = torch.autograd.grad(loss, attention_of(network).inward.weight)
     return {

@@ -1,8 +1,8 @@
-"""Global attention sees that an image is symmetric; local attention sees only what is near.
+"""Global attention sees that an image is symmetric; local attention sees only near pixels.
 
-The right half of each image mirrors its left half. Networks draw such images pixel by pixel, row by
-row: one sees everything drawn before, others see pixels up to 2 or 6 rows and columns away. To draw
-a pixel at the right edge takes a look at the left edge.
+The right half of each image mirrors its left half. Networks generate such images pixel by pixel,
+row by row: one sees all pixels before, others see pixels up to 2 or 6 rows and columns away. To
+predict a pixel at the right edge, a network must see the left edge.
 
 B images, T pixels.
 """
@@ -40,7 +40,7 @@ PATTERNS: dict[str, Pattern] = {
 
 @dataclass(frozen=True)
 class Symmetry(Experiment):
-    """Drawing images whose halves mirror."""
+    """Generate images whose right half mirrors the left half."""
 
     rows_of_image: int = 6
     columns: int = 12
@@ -50,13 +50,13 @@ class Symmetry(Experiment):
     heads: int = 4
     batch: int = 24
     steps: int = 300
-    drawn: int = 32  # images that each network draws
+    drawn: int = 32  # images that each network generates
     learning_rate: float = 3e-3
 
     quick = choose_settings(rows_of_image=3, columns=6, width=16, batch=4, steps=4, drawn=4)
     limits = (
-        "Random pixels whose halves mirror exactly; how much of that photographs have, and whether "
-        "deeper stacks of local attention pass it on, is not shown."
+        "The images are random pixels with an exact mirror. It is not shown how symmetric "
+        "photographs are, nor whether deeper stacks of local attention can pass the information on."
     )
 
     def measure(self, seed: int) -> Numbers:
@@ -85,7 +85,7 @@ class Symmetry(Experiment):
         return torch.cat([left, left.flip(-1)], -1).flatten(1)
 
     def build(self, pattern: Pattern) -> Decoder:
-        """It reads the pixel before each, and knows by row and column which is to be drawn."""
+        """Build a decoder that reads the previous pixel and the row and column of the next one."""
         config = TransformerConfig(
             width=self.width, depth=self.depth, heads=self.heads, dropout=0.0
         )
@@ -95,29 +95,29 @@ class Symmetry(Experiment):
         return Decoder(embedding, stack, nn.Linear(self.width, self.levels))
 
     def bits(self, network: Decoder, images: Tensor) -> Tensor:
-        """What each pixel costs, (B, T); before the first stands a sign."""
+        """Return the bits of each pixel, (B, T); a start token comes before the first."""
         before = F.pad(images, (1, -1), value=self.levels)
         scores = network(Tokens(before, grid(self.rows_of_image, self.columns)))
         return F.cross_entropy(scores.mT, images, reduction="none") / torch.tensor(2.0).log()
 
     def write(self, network: Decoder, seed: int) -> Tensor:
-        """Images that it draws by chance, (B, T)."""
+        """Sample images, (B, T)."""
         step = CachedStep(network, places=grid(self.rows_of_image, self.columns))
         start = torch.full((self.drawn, 1), self.levels)
         bounds = Bounds(None, longest=self.rows_of_image * self.columns)
         found = decode(step, start, bounds, DecodingConfig(temperature=1.0, seed=seed))
         return torch.tensor([best.ids for best, *_ in found])
 
-    # ---- what is told ---------------------------------------------------------------------------
+    # ---- the report -----------------------------------------------------------------------------
 
     def rows(self, seeds: Seeds) -> list[dict[str, str]]:
         edge = f"bits at the right edge (chance {torch.tensor(self.levels).log2():.0f})"
         return [
             {
                 "attention": name,
-                "bits a pixel, right half": seeds.spread(name, "right"),
+                "bits per pixel, right half": seeds.spread(name, "right"),
                 edge: seeds.spread(name, "bits", -1),
-                "drawn pixels that mirror": seeds.spread(name, "mirrored"),
+                "generated pixels that mirror": seeds.spread(name, "mirrored"),
             }
             for name in PATTERNS
         ]
@@ -130,12 +130,12 @@ class Symmetry(Experiment):
         return [
             Claim(
                 f"a pixel at the right edge costs {edge[GLOBAL]:.2f} bits with global attention, "
-                f"{edge[FAR]:.2f} where 6 pixels are seen, {edge[NEAR]:.2f} where 2 are",
+                f"{edge[FAR]:.2f} with a window of 6 pixels, {edge[NEAR]:.2f} with a window of 2",
                 edge[GLOBAL] < 0.5 and min(edge[FAR], edge[NEAR]) > 1,
             ),
             Claim(
-                f"of the pixels that it draws {mirrored[GLOBAL]:.0%} mirror the left half with "
-                f"global attention, {mirrored[FAR]:.0%} and {mirrored[NEAR]:.0%} with local "
+                f"{mirrored[GLOBAL]:.0%} of the generated pixels mirror the left half with global "
+                f"attention, {mirrored[FAR]:.0%} and {mirrored[NEAR]:.0%} with windows of 6 and 2 "
                 f"(chance {1 / self.levels:.0%})",
                 mirrored[GLOBAL] > 0.9 > 0.85 > mirrored[FAR] > mirrored[NEAR],
             ),
@@ -148,9 +148,9 @@ class Symmetry(Experiment):
         for number, (panel, name) in enumerate(zip("abc", PATTERNS, strict=True)):
             draw_curve(axes["l"], places, seeds.values(name, "bits"), name, number)
             image = seeds[0][name]["image"]
-            draw_map(axes[panel], image, f"drawn, {name}", "column", "row", most=self.levels - 1)
+            draw_map(axes[panel], image, f"output, {name}", "column", "row", most=self.levels - 1)
             axes[panel].axvline(self.columns / 2 - 0.5, color="#ee6677", linewidth=1)
         axes["l"].axvline(
             self.columns / 2 + 0.5, color="#777777", linestyle=":", label="the mirror"
         )
-        label_axes(axes["l"], "what a pixel costs", "column", "bits")
+        label_axes(axes["l"], "bits per pixel", "column", "bits")

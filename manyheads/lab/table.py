@@ -1,4 +1,4 @@
-"""Which experiments there are."""
+"""The experiments by name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from manyheads.tasks.table import find_object
 
-# Each with its class, and with what it shows.
+# The class of each, and what it shows.
 EXPERIMENTS: dict[str, tuple[str, str]] = {
     "residuals": (
         "manyheads.lab.residuals:Residuals",
@@ -15,12 +15,12 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     ),
     "scale": (
         "manyheads.lab.scale:Scale",
-        "Scores are divided by √d, else attention is decided before anything is learned.",
+        "Without division of scores by √d, attention is almost one-hot before training.",
     ),
-    "heads": ("manyheads.lab.heads:Heads", "Several heads look for several things at once."),
+    "heads": ("manyheads.lab.heads:Heads", "Several heads attend to several things at once."),
     "positions": (
         "manyheads.lab.positions:Positions",
-        "What is left of a position beyond the lengths that were learned.",
+        "Which position encodings work beyond the training length.",
     ),
     "cost": (
         "manyheads.lab.cost:Cost",
@@ -28,7 +28,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     ),
     "bottleneck": (
         "manyheads.lab.bottleneck:Bottleneck",
-        "One state does not hold a long sentence; attention need not hold it.",
+        "One state cannot hold a long sentence; with attention it need not.",
     ),
     "depth": (
         "manyheads.lab.depth:Depth",
@@ -40,7 +40,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     ),
     "multimodality": (
         "manyheads.lab.multimodality:Multimodality",
-        "A source has several good translations; what writes all words at once mixes them.",
+        "A source has several good translations; a model that writes all words at once mixes them.",
     ),
     "symmetry": (
         "manyheads.lab.symmetry:Symmetry",
@@ -50,7 +50,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
 
 
 def check_experiments(names: Sequence[str]) -> list[str]:
-    """The names that were asked for, each once; `all` stands for every experiment."""
+    """Return the given names, each once; `all` means every experiment."""
     for name in names:
         if name not in (*EXPERIMENTS, "all"):
             raise ValueError(
@@ -60,7 +60,7 @@ def check_experiments(names: Sequence[str]) -> list[str]:
 
 
 def find_experiment(name: str) -> Any:
-    """Its class: this loads torch."""
+    """Return the class of an experiment; this imports torch."""
     if name not in EXPERIMENTS:
         raise ValueError(f"there is no experiment {name!r}; there are {', '.join(EXPERIMENTS)}")
     return find_object(EXPERIMENTS[name][0])

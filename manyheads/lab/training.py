@@ -1,4 +1,4 @@
-"""What experiments learn from, and the loop they learn in.
+"""Random data for experiments, and their training loop.
 
 B batch, T tokens.
 """
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from manyheads.training.config import Training
 from manyheads.training.learner import Learner
 
-Batch = tuple[Tensor, Tensor]  # what is read, and what is to be said of it
+Batch = tuple[Tensor, Tensor]  # inputs and targets
 
 
 def fit(
@@ -28,10 +28,10 @@ def fit(
     every: int = 1,
     look: Callable[[], None] = lambda: None,
 ) -> list[float]:
-    """Train on these batches, one a step, and give the loss of each.
+    """Train on these batches, one per step, and return the loss of each.
 
-    The learning rate grows in the first 1 / `warmup_part` of the steps, then falls to zero on a
-    line. `look` is called before step 0, before every so many more, and after the last.
+    The learning rate warms up in the first 1 / `warmup_part` of the steps, then falls linearly to
+    zero. `look` is called before step 0, then every `every` steps, and after the last.
     """
     steps = len(batches)
     training = Training(steps=steps, learning_rate=learning_rate, warmup_steps=steps // warmup_part)
@@ -47,42 +47,42 @@ def fit(
 
 
 def make_batches(make: Callable[[torch.Generator], Any], count: int, seed: int) -> list[Any]:
-    """So many batches, the same for the same seed, whatever else is random."""
+    """Make `count` batches that depend only on the seed."""
     generator = torch.Generator().manual_seed(seed)
     return [make(generator) for _ in range(count)]
 
 
 def random_words(batch: int, length: int, words: int, generator: torch.Generator) -> Tensor:
-    """(B, T), each word as likely as any other, none of them 0."""
+    """Draw words (B, T) uniformly from 1 to `words`."""
     return torch.randint(1, words + 1, (batch, length), generator=generator)
 
 
 def word_batches(shape: tuple[int, int], words: int, count: int, seed: int) -> list[Tensor]:
-    """So many batches of random words, each of this shape (B, T)."""
+    """Make `count` batches of random words, each of this shape (B, T)."""
     return make_batches(lambda generator: random_words(*shape, words, generator), count, seed)
 
 
 def mean_of_last(losses: list[float]) -> float:
-    """The mean of the last tenth of the losses: one batch alone says little."""
+    """Return the mean of the last tenth of the losses, since one batch says little."""
     last = losses[-max(1, round(0.1 * len(losses))) :]
     return sum(last) / len(last)
 
 
 def earlier_loss(network: nn.Module, words: Tensor, distances: Sequence[int] = (1,)) -> Tensor:
-    """The loss of naming, at every place, the words so far before it; (1,): the one just before."""
+    """The loss of predicting, at every place, the words at these distances before it."""
     said, meant = align_earlier(network, words, distances)
     return F.cross_entropy(said.flatten(0, -2), meant.flatten())
 
 
 @torch.no_grad()
 def earlier_right(network: nn.Module, words: Tensor, distances: Sequence[int]) -> Tensor:
-    """Whether each is said right, as 1 or 0: (B, T - far, number of distances)"""
+    """Return 1 for each right prediction, else 0: (B, T - far, number of distances)"""
     said, meant = align_earlier(network, words, distances)
     return (said.argmax(-1) == meant).float()
 
 
 def align_earlier(network: nn.Module, words: Tensor, distances: Sequence[int]) -> Batch:
-    """Scores and words of the places that have so many before them, distance by distance."""
+    """Return scores and targets of all places that have words at every distance before them."""
     scores = network(words)  # (B, T, distances × words)
     far, length = max(distances), words.shape[1]
     meant = torch.stack([words[:, far - one : length - one] for one in distances], -1)

@@ -1,8 +1,8 @@
 """Attention is a layer whose weights depend on the data.
 
-A linear layer over places and a convolution mix tokens too, by weights that are learned once and
-are the same for every input. In a list of entries, each a name with a value, a question names one
-of them: where its entry stands differs from list to list. Which kind of layer finds it?
+A linear layer over places and a convolution mix tokens, too, but with weights that are the same
+for every input. Given a list of entries, each a name with a value, a question asks for the value of
+one name: its place differs from list to list. Which kind of layer finds it?
 
 B batch, T tokens, D model width.
 """
@@ -32,7 +32,7 @@ KINDS = (ATTENTION, LINEAR, CONVOLUTION)
 
 
 class FixedWeights(Attention):
-    """Attention whose weights are learned for each pair of places, and see no data."""
+    """Attention with a learned weight for each pair of places, independent of the input."""
 
     def __init__(self, width: int, length: int):
         super().__init__(width, heads=1)
@@ -45,7 +45,7 @@ class FixedWeights(Attention):
 
 @dataclass(frozen=True)
 class Recall(Experiment):
-    """A list of entries, each a name with a value, and questions that name one."""
+    """The task: a list of entries, each a name with a value, and questions for values by name."""
 
     entries: int = 16
     names: int = 24
@@ -56,7 +56,7 @@ class Recall(Experiment):
     every: int = 10
 
     def draw_lists(self, generator: torch.Generator) -> Batch:
-        """Lists with their questions (B, T), where an entry is one token; and the values asked for
+        """Draw lists with their questions (B, T), where an entry is one token, and the answers
         (B, questions).
         """
         order = torch.rand(self.batch, self.names, generator=generator).argsort(1)
@@ -68,13 +68,13 @@ class Recall(Experiment):
 
     @property
     def looks(self) -> list[int]:
-        """The steps before which it is looked at, and after the last."""
+        """The steps at which accuracy is measured."""
         return [*range(0, self.steps, self.every), self.steps]
 
 
 @dataclass(frozen=True)
 class Weights(Recall):
-    """Looking up an entry of a list."""
+    """Look up entries of a list with attention, a linear layer and a convolution."""
 
     width: int = 64
     depth: int = 1
@@ -84,7 +84,7 @@ class Weights(Recall):
     learning_rate: float = 3e-3
 
     quick = choose_settings(entries=4, names=6, questions=2, width=16, batch=8, steps=6, every=2)
-    limits = "That a far wider or deeper network with fixed weights cannot do it is not shown."
+    limits = "It is not shown that a much wider or deeper network with fixed weights cannot do it."
 
     def measure(self, seed: int) -> Numbers:
         return {kind: self.measure_kind(kind, seed) for kind in KINDS}
@@ -103,7 +103,7 @@ class Weights(Recall):
         return found if kind == CONVOLUTION else {**found, "maps": self.read_maps(network, tested)}
 
     def build(self, kind: str) -> EncoderHead:
-        """The same but for what mixes tokens."""
+        """Build networks that differ only in the layer that mixes tokens."""
         vocabulary = self.names * (self.values + 1)
         config: Any = TransformerConfig(width=self.width, depth=self.depth, heads=1, dropout=0.0)
         if kind == CONVOLUTION:
@@ -121,7 +121,7 @@ class Weights(Recall):
         return network
 
     def read_maps(self, network: EncoderHead, tested: Batch) -> list[list[list[float]]]:
-        """The weights by which questions take from entries, of the last layer, for two lists."""
+        """Return the weights from questions to entries in the last layer, for two lists."""
         part = network.encoder.stack.blocks[-1].self_attention.part
         if isinstance(part, FixedWeights):
             both = part.places.weight.detach().abs().expand(2, -1, -1)
@@ -130,12 +130,12 @@ class Weights(Recall):
         shown = both[:, self.entries :, : self.entries]
         return (shown / shown.amax((1, 2), keepdim=True)).tolist()
 
-    # ---- what is told ---------------------------------------------------------------------------
+    # ---- the report -----------------------------------------------------------------------------
 
     def rows(self, seeds: Seeds) -> list[dict[str, str]]:
         return [
             {
-                "mixes tokens by": kind,
+                "layer that mixes tokens": kind,
                 f"right (chance {1 / self.values:.2f})": seeds.spread(kind, "accuracy", -1),
                 "parameters": f"{seeds[0][kind]['parameters']:,}",
             }
@@ -146,7 +146,7 @@ class Weights(Recall):
         best = {kind: seeds.mean(kind, "accuracy", -1) for kind in KINDS}
         return [
             Claim(
-                f"attention finds {best[ATTENTION]:.0%} of the values asked for, fixed weights "
+                f"attention finds {best[ATTENTION]:.0%} of the values, a linear layer "
                 f"{best[LINEAR]:.0%}, a convolution that sees every entry {best[CONVOLUTION]:.0%}",
                 best[ATTENTION] > 0.9 > 0.5 > max(best[LINEAR], best[CONVOLUTION]),
             )

@@ -151,7 +151,7 @@ def standardize(values: Numbers) -> Numbers:
 
 
 def rank_values(values: Sequence[float]) -> NDArray[np.float64]:
-    """[30, 10, 30] -> [2.5, 1, 2.5]"""
+    """Rank the values from 1; ties share the mean rank: [30, 10, 30] -> [2.5, 1, 2.5]"""
     _, number, counts = np.unique(
         np.asarray(values, float), return_inverse=True, return_counts=True
     )

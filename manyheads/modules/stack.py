@@ -238,7 +238,7 @@ class Stack(nn.Module):
         if x.device.type == "cpu" and not torch.compiler.is_compiling():
             refuse_nonfinite(
                 x.detach(), "the input of a stack"
-            )  # on a GPU this would wait; see Checked
+            )  # on a GPU this would wait for it; see Checked
 
     @staticmethod
     def of(

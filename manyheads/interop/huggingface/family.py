@@ -48,7 +48,7 @@ class Family:
 
     name: str  # its model_type
     kinds: Mapping[str, Kind]  # by the class name in its config.json
-    prefix: str  # of all names but those of the heads
+    prefix: str  # prefix of all names but those of the heads
     heads: tuple[str, ...] = ("lm_head.",)  # prefixes of names that do not have `prefix`
     # Names of tensors, ours to theirs, without ".weight" and ".bias"; "#" is the number of a
     # layer. Several names are rows of one tensor here.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 CONFIG = "config.json"
-LONGEST = 2**24  # tokens of a context: no model reads more
+LONGEST = 2**24  # the longest context, in tokens
 Form = Literal[
     "", "size", "layers", "span", "flag", "word", "words", "list", "object", "list or object"
 ]
