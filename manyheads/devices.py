@@ -1,9 +1,10 @@
-"""How many threads share a product, and how a tensor comes to a device."""
+"""Which device computes, how a tensor comes there, and how many threads share a product."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -127,3 +128,15 @@ def find_fastest_threads(
             attempt()
             took[threads] = min(took.get(threads, float("inf")), time.perf_counter() - began)
     return min(took, key=lambda threads: took[threads]), took
+
+
+def choose_device(device: str | None) -> torch.device:
+    """Return the device with this name; without a name, the GPU if there is one."""
+    if device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise ValueError(f"a device is cpu or cuda, got {device!r}")
+    wanted = torch.device(device)
+    if wanted.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError("cuda was asked for and torch finds no GPU here; cpu would do")
+    return wanted

@@ -45,7 +45,7 @@ def load(model: str | Path, device: str | None = None, *, precision: str = "floa
     folder = find_model(model)
     recipe = read_recipe(folder)
 
-    from manyheads.training.distributed import choose_device
+    from manyheads.devices import choose_device
     from manyheads.training.weights import load_weights, weights_of
 
     opened = find_task(recipe.task).open(recipe, folder)

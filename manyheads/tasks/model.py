@@ -14,7 +14,7 @@ from torch import nn
 
 from manyheads.config import write
 from manyheads.config.declare import help_of
-from manyheads.training.distributed import choose_device
+from manyheads.devices import choose_device
 from manyheads.training.files import RECIPE, WEIGHTS, write_tensors, write_text
 from manyheads.training.weights import weights_of
 

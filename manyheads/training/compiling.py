@@ -25,7 +25,8 @@ def compile_network(network: nn.Module, *, whole: bool = False, **options: Any) 
     if not parts:
         raise ValueError(
             f"a {type(network).__name__} has no blocks that could be compiled one by one; "
-            "training.compile=false learns without, compiled(network, whole=True) takes it whole"
+            "training.compile=false learns without, and compile_network(network, whole=True) "
+            "takes it whole"
         )
     options = {"dynamic": False if whole else None, **options}
     kinds: set[Any] = set(map(type, parts))

@@ -1,9 +1,8 @@
-"""Which device computes, and who else takes part."""
+"""Several processes that train one network together."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,6 +10,8 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+
+from manyheads.devices import choose_device
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -99,15 +100,3 @@ def join_processes(device: str | None = None) -> World:
 def leave_processes() -> None:
     if dist.is_available() and dist.is_initialized():
         dist.destroy_process_group()
-
-
-def choose_device(device: str | None) -> torch.device:
-    """The device asked for; the GPU where there is one and nothing was asked."""
-    if device is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
-        raise ValueError(f"a device is cpu or cuda, got {device!r}")
-    wanted = torch.device(device)
-    if wanted.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError("cuda was asked for and torch finds no GPU here; cpu would do")
-    return wanted

@@ -177,7 +177,7 @@ def test_settings_are_listed_with_their_defaults_and_what_they_do(
 ) -> None:
     done = manyheads("train", "translation", "--settings")
     assert (done.code, done.err) == (0, "")
-    told = "  training.patience = 0   (a whole number)\n      Stop after this many validations"
+    told = "  training.patience = 0   (a whole number)\n      Early stopping: stop after this many"
     assert told in done.out
     assert manyheads("train", run / "recipe.yaml", "--settings").out == done.out
 

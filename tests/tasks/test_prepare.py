@@ -128,11 +128,12 @@ def test_what_a_vocabulary_lacks_is_told(tmp_path: Path) -> None:
     tsv(tmp_path / "a.tsv", [(f"ja {i}", f"yes {i}") for i in range(20)])
     tsv(tmp_path / "b.tsv", [(f"{i} はい", f"yes {i}") for i in range(20)])
     one, two = Run(tmp_path / "one"), Run(tmp_path / "two")
-    codecs = None
+    start = None
     for run, files in ((one, data), (two, other)):
         run.create()
-        prepare(gather("translation", files), PairCodec("character"), files, run.folder, codecs)
-        codecs = load_codecs(run.folder)
+        recipe = Seq2SeqRecipe("translation", files, PairCodec("character"), start_from=start)
+        prepare(gather("translation", files), recipe, run.folder)
+        start = run.folder
     told = [(run / "corpus.txt").read_text(encoding="utf-8") for run in (one, two)]
     assert "unknown" not in told[0]
     assert "\n  36 of 81 tokens to be read are unknown to the vocabulary\n" in told[1]

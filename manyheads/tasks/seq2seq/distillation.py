@@ -19,12 +19,12 @@ from manyheads.config import load, peek_field
 from manyheads.data.batches import NOTHING
 from manyheads.data.sources import Example
 from manyheads.decoding.config import BEAM, DecodingConfig
+from manyheads.devices import choose_device
 from manyheads.modules.losses import sum_losses
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.seq2seq.corpus import PairCorpus
 from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork
 from manyheads.tasks.seq2seq.settings import Seq2SeqRecipe
-from manyheads.training.distributed import choose_device
 from manyheads.training.files import RECIPE, WEIGHTS, read_tensors, write_text
 from manyheads.training.weights import load_weights
 
