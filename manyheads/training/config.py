@@ -32,7 +32,7 @@ def cosine(step: int, warmup: int, steps: int) -> float:
 
 
 def stable(step: int, warmup: int, steps: int) -> float:
-    """Stay level, then fall in a straight line to zero in the last fifth: warm-up, stable, decay"""
+    """Stay level, then fall in a line to zero over the last fifth: warm-up, stable, decay."""
     return min(1.0, (steps - step) / max(1.0, COOLDOWN * steps))
 
 

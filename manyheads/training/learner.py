@@ -135,7 +135,7 @@ class Learner:
         )
 
     def leak(self, batch: Any, exactly: bool = False, documents: bool = False) -> float:
-        """How far scores of this batch move with what must not move them; `exactly`: in 32 bits."""
+        """Return how far scores of a batch move with hidden tokens; `exactly`: without autocast."""
 
         def run() -> None:
             with self.sync_gradients(last=False), nullcontext() if exactly else self.autocast():
