@@ -77,7 +77,7 @@ class Source:
         return SourcePlace((self.number, line, column), text)
 
     def read_tree(self) -> Node:
-        """Only composed, so no tag constructs anything; BaseLoader leaves every scalar a text."""
+        """Parse the text; it is only composed: no tag constructs anything, and scalars are text."""
         try:
             loader = yaml.BaseLoader(self.text)
         except yaml.reader.ReaderError as error:

@@ -280,7 +280,7 @@ def label_text(label: Any, path: Path, number: int) -> str:
 
 
 def read_tagged(path: Path) -> Iterator[Tagged]:
-    """Sentences of a CoNLL file (a word and its tag a line, a blank line between) or of .jsonl."""
+    """Yield sentences of a CoNLL file (a word and its tag per line, blank between) or .jsonl."""
     found = tagged_records(path) if kind_of(path) in find_formats() else conll_sentences(path)
     yield from require_some(found, path, "sentence with tags")
 
