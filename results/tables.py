@@ -1,4 +1,4 @@
-"""The tables of README.md, docs/results.md and docs/lab.md, made from the files beside this one.
+"""Make the tables of README.md, docs/results.md and docs/lab.md from the files in this folder.
 
 python results/tables.py            print them
 python results/tables.py --write    put them into their pages, between their marks; docs/settings.md
@@ -42,7 +42,7 @@ rest, and the corpus and the machine choose the preset."""
 
 
 def summary() -> str:
-    """A few figures of each kind, for who reads one table alone."""
+    """A few results of each kind, for readers of a single table."""
     runs = HERE / "translation" / "multi30k-de-en"
     accuracy = json.loads((HERE / "language" / "accuracy.json").read_text())
     steps = speeds("training-h200.json")
@@ -86,7 +86,7 @@ def summary() -> str:
 
 
 def speeds(name: str) -> dict[tuple[Any, ...], float]:
-    """By network, way, batch and beam, as far as the rows of a file have them."""
+    """Return speeds by network, way, batch and beam, as far as the rows of a file have them."""
     keys, units = ("network", "way", "batch", "beam"), ("tokens_per_second", "sentences_per_second")
     return {
         tuple(row[key] for key in keys if key in row): next(row[u] for u in units if u in row)
@@ -149,7 +149,7 @@ def cell(row: dict[str, Any] | None) -> str:
 
 
 def translation() -> str:
-    """What training on Multi30k gave, on one GPU, each run by one command."""
+    """Results of training on Multi30k on one GPU, each run by one command."""
     runs = HERE / "translation"
     best, seconds = reached(runs / "multi30k-de-en", 40.9)
     rows = [
@@ -190,7 +190,7 @@ def translation() -> str:
 
 
 def reached(run: Path, bleu: float) -> tuple[float, float]:
-    """The best score of a run, and the seconds since its command began until it passed `bleu`."""
+    """Return the best score of a run, and the seconds from its start until it reached `bleu`."""
     started = json.loads((run / "wall.json").read_text())["started"]
     lines = [json.loads(line) for line in (run / "times.jsonl").read_text().splitlines()]
     scores = [(line["validated"]["bleu"], line["clock"]) for line in lines if "validated" in line]
@@ -203,7 +203,7 @@ def tested(run: Path, name: str) -> float:
 
 
 def training() -> str:
-    """A step of Transformer-base, ours and others'."""
+    """The speed of a training step of Transformer-base, ours and others'."""
     data = json.loads((HERE / "training-h200.json").read_text())
     lines = [
         "| Transformer-base, one training step | ms | target tokens/s | MFU |",
@@ -218,7 +218,7 @@ def training() -> str:
 
 
 def language() -> str:
-    """What a book of characters, and labelled sentences, taught."""
+    """Results of training on a book, by characters, and on labelled sentences."""
     accuracy = json.loads((HERE / "language" / "accuracy.json").read_text())
     rows = [
         ("tiny Shakespeare, characters: validation loss, best of the run", f"{least_loss():.4f}")
@@ -244,7 +244,7 @@ def least_loss() -> float:
 
 
 def gpt2() -> str:
-    """Learning and writing at the size of the smallest GPT-2, ours and others'."""
+    """Training and sampling at the size of the smallest GPT-2, ours and others'."""
     lines = ["| GPT-2 124M | tokens/s | MFU |", "|---|---|---|"]
     for row in json.loads((HERE / "gpt2-training-h200.json").read_text())["rows"]:
         lines.append(
@@ -260,7 +260,7 @@ def gpt2() -> str:
 
 
 def decoding() -> str:
-    """Sentences a second on a CPU, ours and the best of the others."""
+    """Sentences per second on a CPU, ours and the best of the others."""
     rows = json.loads((HERE / "decoding-cpu.json").read_text())["rows"]
     lines = [
         "| 1,000 sentences on 2 CPU cores | ours | Marian by `generate` | |",
@@ -275,7 +275,7 @@ def decoding() -> str:
 
 
 def commands() -> str:
-    """The speed of `train` itself, in each way of running it."""
+    """The speed of `train` itself, in each way to run it."""
     rows = json.loads((HERE / "train-translation-h200.json").read_text())["rows"]
     lines = ["| `manyheads train translation --preset base` | target tokens/s |", "|---|---|"]
     lines += [f"| {row['way']} | {row['tokens_per_second']:,.0f} |" for row in rows]
@@ -283,7 +283,7 @@ def commands() -> str:
 
 
 def translating() -> str:
-    """Tokens a second on a GPU, ours and transformers'."""
+    """Tokens per second on a GPU, ours and transformers'."""
     rows = json.loads((HERE / "decoding-h200.json").read_text())["rows"]
     lines = ["| Transformer-base, bfloat16, 32 tokens each | ours | Marian by `generate` | |"]
     lines.append("|---|---|---|---|")
@@ -314,7 +314,7 @@ def exported() -> str:
 
 
 def compared() -> str:
-    """The lecture's table, from what `manyheads compare` left."""
+    """The comparison of networks, from the output of `manyheads compare`."""
     rows = json.loads((HERE / "compared-short.json").read_text())
     lines = [
         "| network | BLEU | tokens/s | path of a word, 32 tokens | steps one after another "
@@ -330,7 +330,7 @@ def compared() -> str:
     return "\n".join(lines)
 
 
-CHORALES = (  # what is learned, its folder, and what Music Transformer's table says of it
+CHORALES = (  # the model, its folder, and the loss in Music Transformer's table
     ("absolute positions, added", "jsb-absolute", 0.417),
     ("absolute positions, concatenated", "jsb-absolute-concatenated", 0.398),
     ("the same, and who sings", "jsb-absolute-concatenated-labels", 0.370),
@@ -350,7 +350,7 @@ def chorales() -> str:
 
 
 def images() -> str:
-    """What was measured of images, a row each, with what papers say of the same."""
+    """Results on images, a row each, with the numbers of papers."""
     theirs = {
         ("best", "best"): "Image Transformer 2.90, PixelCNN++ 2.92, PixelCNN 3.14",
         ("memory", "local 1D, memory 8"): "4.06",
@@ -397,7 +397,7 @@ def likeliest(folder: str) -> float:
 
 
 def piano() -> str:
-    """Performances that were held out, in windows as long as those learned from, and longer."""
+    """The loss on held-out performances, in windows as long as in training, and longer."""
     lines = [
         "| nats an event, windows of 1,024 / 2,048 events | ASAP | POP909 |",
         "|---|---|---|",
@@ -456,7 +456,7 @@ def graph_rows(data: str, relations: str | None = "default") -> list[dict[str, A
 
 
 def score_of(rows: list[dict[str, Any]], digits: int = 3) -> str:
-    """The mean over seeds of the score that counts, and its deviation."""
+    """Format the mean of the main score over seeds, and its standard deviation."""
     if not rows:
         return ""
     name = next(one for one in ("rmse", "auc", "accuracy") if one in rows[0])
@@ -507,7 +507,7 @@ def edges() -> str:
     return "\n".join(lines)
 
 
-GRAPHS = {  # each with rows that are there where it was measured
+GRAPHS = {  # each with its rows, if it was measured
     "molecules": (molecules, graph_rows("bbbp")),
     "papers": (papers, graph_rows("citeseer")),
     "relations": (relations, graph_rows("esol", "edges") and graph_rows("cora", "both")),
@@ -516,7 +516,7 @@ GRAPHS = {  # each with rows that are there where it was measured
 
 
 def tell_experiment(name: str) -> str:
-    """What an experiment of the lab measured and showed, and how long that took."""
+    """Describe what an experiment of the lab measured and showed, and how long it took."""
     report = json.loads((HERE / "lab" / f"{name}.json").read_text())
     took = (
         f"{len(report['measured'])} seeds, {report['cpu_seconds'] / 60:.1f} minutes of a CPU core"
@@ -525,7 +525,7 @@ def tell_experiment(name: str) -> str:
 
 
 def inspecting() -> str:
-    """What the attention page takes, of a sentence and of 512 tokens with 40 heads."""
+    """The time and size of the attention page, for a sentence and for 512 tokens with 40 heads."""
     found = json.loads((HERE / "inspect-cpu.json").read_text())
     large = f"{found['large_tokens']} tokens, {found['large_heads']} heads"
     rows = (
@@ -543,14 +543,14 @@ def inspecting() -> str:
 
 
 def parallel() -> str:
-    """What ways to write reach on Multi30k, and what they take."""
+    """The quality and speed of ways to decode on Multi30k."""
     found = json.loads((HERE / "parallel-h200.json").read_text())
     minutes = f"{found['seconds'] / 60:.0f} minutes for all"
     return f"{format_rows(found['rows'])}\n\nMulti30k, test 2016, {found['machine']}: {minutes}."
 
 
 def drafts() -> str:
-    """One text at a time: who guesses, what is alike, and how much sooner."""
+    """One text at a time: the drafter, how many outputs are the same, and the speedup."""
     found = json.loads((HERE / "drafts-cpu.json").read_text())
     head = (
         f"| one at a time, {found['machine']} | `--draft` | alike | tokens a pass | × as fast, by "
@@ -564,7 +564,7 @@ def drafts() -> str:
 
 
 def drafts_together() -> str:
-    """Several texts at once: how much sooner with guesses."""
+    """Several texts at once: the speedup by drafts."""
     found = json.loads((HERE / "drafts-together.json").read_text())
     names = [*dict.fromkeys(row["draft"] for row in found["rows"])]
     head = f"| de-en, greedy: texts together | alike |{''.join(f' `{name}` |' for name in names)}\n"
@@ -627,7 +627,7 @@ def describe_settings() -> str:
             else:
                 kind = f" ({one.kind})" if one.kind.startswith("one of") else ""
                 default = f"`{one.default}`" if one.default else ""
-                about = one.about.replace("|", r"\|")  # else it would end the cell
+                about = one.about.replace("|", r"\|")  # otherwise it would end the cell
                 lines.append(f"| `{one.name}` | {default} | {about}{kind} |")
     return "\n".join(lines) + "\n"
 

@@ -212,7 +212,7 @@ def lay_out(
     """Return Tokens for rows (R, T) of examples with `counts` tokens: one per row, or `sizes` of
     them packed in each.
 
-    `longest` is the longest example of all batches: given it, all batches have the same type.
+    `longest` is the longest example of all batches: with it, all batches are of the same kind.
     """
     width = ids.shape[1]
     if sizes is None:

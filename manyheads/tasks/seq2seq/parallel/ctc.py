@@ -123,7 +123,7 @@ class CTCNetwork(ParallelNetwork):
         return (logs.exp() - gradient).argmax(-1)
 
     def candidates(self, how: DecodingConfig) -> int:
-        return self.config.upsample  # it takes as many states
+        return self.config.upsample  # as many states as that many sequences
 
     def write(self, memory: Memory, lengths: Tensor, how: DecodingConfig) -> list[Hypothesis]:
         frames, blank = self.frames(memory, lengths), self.special.pad
