@@ -1,12 +1,12 @@
-"""What is each part of the preset `modern` worth: it learns without each of them in turn.
+"""What is each part of the preset `modern` worth? Train it without each part in turn.
 
     python bench/ablation.py book.txt --steps 1000 --device cuda --compile   as the preset is
     python bench/ablation.py book.txt --only "qk norm" --only muon           some rows
-    python bench/ablation.py book.txt --json results/x.json                  the same, kept
+    python bench/ablation.py book.txt --json results/x.json                  results to a file
     python bench/ablation.py book.txt --quick                                toy sizes
 
-All rows read the same batches from the same first weights as far as they have the same ones; the
-last row is the preset `base`.
+All rows read the same batches and start from the same initial weights, as far as they have the same
+parts; the last row is the preset `base`.
 
 B batch, T tokens.
 """
@@ -39,7 +39,7 @@ from manyheads.training.learner import Learner
 
 MODERN, BASE = PRESETS["modern"], PRESETS["base"]
 Settings = dict[str, Any]
-# What takes a part out: settings of the network, settings of training.
+# How to remove a part: settings of the network, settings of training.
 WITHOUT: dict[str, tuple[Settings, Settings]] = {
     "nothing": ({}, {}),
     "qk norm": ({"qk_norm": False}, {}),
@@ -57,7 +57,7 @@ WITHOUT: dict[str, tuple[Settings, Settings]] = {
 
 
 def settings_of(name: str, asked: argparse.Namespace) -> tuple[TransformerConfig, Training]:
-    """The network and the training of a row, in the measures that were asked for."""
+    """Return the network and the training settings of a row, with the sizes that were asked for."""
     preset = BASE if name == "all of them" else MODERN
     network, training = WITHOUT[name]
     ffn = asked.width * preset.network.ffn_width // preset.network.width
@@ -65,7 +65,7 @@ def settings_of(name: str, asked: argparse.Namespace) -> tuple[TransformerConfig
         preset.network, width=asked.width, depth=asked.depth, heads=asked.heads, ffn_width=ffn
     )
     plan = LanguageRecipe.plan.training(preset, 0, cuda=asked.device != "cpu")
-    # Without an average of the weights: what is compared is how fast they learn.
+    # No average of the weights: we compare how fast they learn.
     own = {"steps": asked.steps, "warmup_steps": asked.steps // 20, "seed": asked.seed, "ema": 0.0}
     planned = replace(plan, **own, **training)
     if planned.optimizer == "adamw":
@@ -74,7 +74,7 @@ def settings_of(name: str, asked: argparse.Namespace) -> tuple[TransformerConfig
 
 
 def batches(ids: Tensor, count: int, asked: argparse.Namespace, seed: int) -> Iterator[Tensor]:
-    """Each (B, T + 1), from anywhere in the text."""
+    """Yield batches of shape (B, T + 1), from random places in the text."""
     chosen = torch.Generator().manual_seed(seed)
     for _ in range(count):
         begins = torch.randint(len(ids) - asked.context, (asked.batch, 1), generator=chosen)
@@ -82,14 +82,14 @@ def batches(ids: Tensor, count: int, asked: argparse.Namespace, seed: int) -> It
 
 
 def loss_of(network: nn.Module, batch: Tensor) -> dict[str, Tensor]:
-    # What is seen is said: its default value is one that torch's compiler stumbles over.
+    # The pattern is given: torch.compile cannot handle its default value.
     at = line(batch.shape[1] - 1, device=batch.device)
     scores = network(Tokens(batch[:, :-1], at, Everything())).flatten(0, 1)
     return {"loss": F.cross_entropy(scores.float(), batch[:, 1:].flatten())}
 
 
 def learn(name: str, codec: Text, ids: Tensor, asked: argparse.Namespace) -> dict[str, Any]:
-    """A row: the loss on the last tenth of the text, and how fast it got there."""
+    """Train one row; return the loss on the last tenth of the text, and the speed."""
     design, training = settings_of(name, asked)
     torch.manual_seed(asked.seed)
     network = build_decoder(design, codec.size)

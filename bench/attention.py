@@ -1,7 +1,7 @@
 """How fast is attention: every kernel x pattern over lengths, and what `choose` picks.
 
     python bench/attention.py                       a table on this machine
-    python bench/attention.py --json results/x.json the same, kept
+    python bench/attention.py --json results/x.json write the results to a file
     python bench/attention.py --quick               toy sizes, to see that it runs
 
 Three claims stand at the end: plain causal attention through a plan costs what SDPA costs, local
@@ -53,11 +53,11 @@ from manyheads.attention.places import Places, packed
 from manyheads.attention.positions import Relative
 
 H, C = 8, 64
-PRODUCTS = 7  # of matrices over all pairs: 2 forward, 5 backward
+PRODUCTS = 7  # matrix products over all pairs: 2 forward, 5 backward
 
 
 class Machine:
-    """The device, how to wait for it, and how to time it."""
+    """A device: how to wait for it, and how to time work on it."""
 
     def __init__(self, name: str, quick: bool):
         self.device = torch.device(name)
@@ -77,7 +77,7 @@ class Machine:
             torch.cuda.synchronize()
 
     def together(self, work: Callable[[], Any], runs: int) -> float:
-        """Milliseconds of one run among many that follow each other, as in training."""
+        """Return the milliseconds of one run among many in a row, as in training."""
         self.wait()
         began = time.perf_counter()
         for _ in range(runs):
@@ -86,13 +86,13 @@ class Machine:
         return (time.perf_counter() - began) * 1000 / runs
 
     def time(self, work: Callable[[], Any]) -> float:
-        """The median of nine rounds, after warming up."""
+        """Return the median of nine rounds, after a warm-up."""
         self.together(work, 3)
         runs = max(1, int(self.seconds * 1000 / 9 / self.together(work, 2)))
         return statistics.median(self.together(work, min(runs, 50)) for _ in range(9))
 
     def memory(self, work: Callable[[], Any]) -> float | None:
-        """GiB taken beyond what was there; unknown on a CPU."""
+        """Return the peak memory in GiB beyond what was in use; None on a CPU."""
         if not self.cuda:
             return None
         self.wait()
@@ -103,7 +103,7 @@ class Machine:
         return (torch.cuda.max_memory_allocated() - before) / 2**30
 
     def tensors(self, batch: int, length: int, count: int = 4) -> list[Tensor]:
-        """Query, key, value and a gradient, laid out as a model makes them: (B, L, H, C)."""
+        """Return query, key, value and a gradient, laid out as in a model: (B, L, H, C)."""
         options = {"device": self.device, "dtype": self.dtype}
         made = [torch.randn(batch, length, H, C, **options).transpose(1, 2) for _ in range(count)]
         return [x.requires_grad_(i < 3) for i, x in enumerate(made)]
@@ -126,9 +126,9 @@ def forward_backward(
 def cases(
     length: int, batch: int, device: torch.device
 ) -> list[tuple[str, Pattern, Places, Relative]]:
-    """What is asked, at one length: 16 packed documents, images of three channels, distances."""
+    """Return the patterns to time at one length, among them 16 packed documents and RGB images."""
     at, plain = line(length, device=device), Relative()
-    side = max(1, int((length / 3) ** 0.5) // 8) * 8  # as much of a square as fits
+    side = max(1, int((length / 3) ** 0.5) // 8) * 8  # the largest square that fits
     image = grid(side, side, channels=3, blocks=(8, 8), device=device)
     document = [length // 16] * 16
     end_to_end = packed([document] * batch, length, device=device)
@@ -203,12 +203,12 @@ def measured(
 
 
 def dense(kernel: str, relative: Relative) -> bool:
-    """Whether this writes out a number for every pair: not at lengths where that does not fit."""
+    """Whether the kernel stores a number for every pair, which does not fit at large lengths."""
     return kernel == "reference" or (kernel == "sdpa" and bool(relative.features))
 
 
 def allowed_pairs(pattern: Pattern, pairs: Pairs) -> int:
-    """How many pairs of the batch attend, counted a few rows at a time."""
+    """Count the pairs of the batch that attend, a few rows at a time."""
     b, h, i, j = (torch.arange(n, device=pairs.device) for n in (pairs.batch, 1, *pairs.shape[2:]))
     total, shape = 0, (pairs.batch, 1, -1, pairs.shape[3])
     for rows in i.split(1024):
@@ -231,7 +231,7 @@ def shown(row: dict[str, Any]) -> str:
 
 
 def plain_causal(machine: Machine, lengths: list[int], tokens: int) -> list[dict[str, Any]]:
-    """Ours over SDPA's on the same tensors, taken in turns so that both see the same machine."""
+    """Compare our time with SDPA's on the same tensors, in turns on the same machine."""
     rows = []
     for length in lengths:
         batch = max(1, tokens // length)
@@ -245,7 +245,7 @@ def plain_causal(machine: Machine, lengths: list[int], tokens: int) -> list[dict
         )
         rounds = 40 if machine.cuda else 5
         times: dict[Any, list[float]] = {ours: [], theirs: []}
-        for turn in range(rounds):  # who goes first changes, so that neither gains by it
+        for turn in range(rounds):  # they take turns to go first, so that neither gains
             for each in (ours, theirs) if turn % 2 else (theirs, ours):
                 times[each].append(machine.together(each, 20))
         first, second = (statistics.median(times[each][2:]) for each in (ours, theirs))
@@ -256,7 +256,7 @@ def plain_causal(machine: Machine, lengths: list[int], tokens: int) -> list[dict
 
 
 def local_growth(machine: Machine, lengths: list[int], batch: int) -> list[dict[str, Any]]:
-    """Time a token of local 1D attention, over that of the shortest."""
+    """Measure the time per token of local 1D attention, relative to the shortest length."""
     rows: list[dict[str, Any]] = []
     for length in lengths:
         at = line(length, device=machine.device)
@@ -286,7 +286,7 @@ def local_growth(machine: Machine, lengths: list[int], batch: int) -> list[dict[
 
 
 def planning(machine: Machine, document: int, count: int, width: int) -> list[dict[str, Any]]:
-    """Planning `count` packed documents against one training step of six layers over them."""
+    """Compare planning `count` packed documents with one training step of six layers on them."""
     length = document * count
     lengths = [[document] * count]
     places = packed(lengths, length, device=machine.device)
@@ -331,7 +331,7 @@ def planning(machine: Machine, document: int, count: int, width: int) -> list[di
 
 
 def wall(machine: Machine, work: Callable[[], Any]) -> float:
-    """Milliseconds by the clock, waits included: what planning takes from a step at worst."""
+    """Return milliseconds of wall time, with waits: the most that planning adds to a step."""
     runs = []
     for _ in range(12):
         machine.wait()
@@ -357,12 +357,12 @@ def main() -> None:
         if asked.claims and name == "table":
             continue
         results[name] = measure()
-        if asked.json:  # after each: a run that is cut short keeps what it has
+        if asked.json:  # after each: an interrupted run keeps its results
             asked.json.write_text(json.dumps(results, indent=1) + "\n")
 
 
 def sections(machine: Machine, big: bool, quick: bool) -> dict[str, Callable[[], Any]]:
-    """What is measured, at the sizes that fit this machine."""
+    """Return what to measure, with sizes that fit this machine."""
     small = [192, 384] if quick else [768, 1536]
     if not big:
         return {

@@ -1,13 +1,13 @@
-"""How fast does `manyheads train` learn: the command a person types, not a step by itself.
+"""How fast is `manyheads train`: the command that a user types, not a single step.
 
     python bench/commands.py translation --pairs train.tsv
     python bench/commands.py language --text book.txt --nanogpt ../nanoGPT
     python bench/commands.py translation --pairs train.tsv --json results/x.json --quick
 
-Translation: Transformer-base on a corpus, each way of running it, beside the step of
-bench/training.py with as many tokens of as large a vocabulary. Language: GPT-2 of 124M, beside
-nanoGPT's own `train.py`, compiled, on the same tokens. All in one run on one machine, one after
-another; speeds are what the run itself noted, once it runs evenly.
+Translation: Transformer-base on a corpus, in each way to run it, compared with the step of
+bench/training.py with the same number of tokens and vocabulary size. Language: GPT-2 of 124M,
+compared with nanoGPT's own `train.py`, compiled, on the same tokens. All run one after another on
+one machine; speeds are from the log of the run, after the warm-up.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 
-STEPS, NOTED = 200, 10  # steps of a run, steps from a line of its log to the next
+STEPS, NOTED = 200, 10  # steps of a run, steps between two lines of its log
 WARM = 60  # steps that are not counted
 WAYS = {
     "plain": ("training.compile=false", "training.cuda_graph=false"),
@@ -51,7 +51,7 @@ GPT2 = (
 
 
 def train(task: str, given: list[str], way: str, out: Path, quick: bool) -> dict[str, Any]:
-    """Train by the command for so many steps; its speed, and its losses."""
+    """Train by the command for STEPS steps; return its speed and its losses."""
     steps, noted = (8, 2) if quick else (STEPS, NOTED)
     numbers = f"steps={steps}", f"log_every={noted}", f"validate_every={steps}"
     settings = [f"training.{one}" for one in (*numbers, f"checkpoint_every={steps}")]
@@ -74,7 +74,7 @@ def train(task: str, given: list[str], way: str, out: Path, quick: bool) -> dict
 
 
 def bench_step(recipe: dict[str, Any], vocabulary: int, quick: bool) -> dict[str, Any]:
-    """The step of bench/training.py, compiled, with as many tokens and as large a vocabulary."""
+    """Time the compiled step of bench/training.py, with the same tokens and vocabulary size."""
     sys.path.insert(0, str(Path(__file__).parent))
     import training
 
@@ -86,7 +86,7 @@ def bench_step(recipe: dict[str, Any], vocabulary: int, quick: bool) -> dict[str
 
 
 def nanogpt_loop(folder: Path, run: Path, quick: bool) -> dict[str, Any]:
-    """nanoGPT's own loop, compiled, on the tokens that the run was trained on."""
+    """Time nanoGPT's own training loop, compiled, on the tokens of the run."""
     from manyheads.data.shards import Shard
 
     data = folder / "data" / "manyheads"

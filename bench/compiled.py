@@ -1,13 +1,13 @@
-"""Does fast training learn the same: every preset of every task, by the command a user types.
+"""Does fast training learn the same? Every preset of every task, by the command a user types.
 
     python bench/compiled.py                        a table on this machine
-    python bench/compiled.py --json results/x.json  the same, kept
+    python bench/compiled.py --json results/x.json  write the results to a file
     python bench/compiled.py --only language        some of them; the file keeps the others
     python bench/compiled.py --quick                toy networks, to see that it runs
 
-Each case is begun four times, plain, recorded, compiled and both, and stopped after twenty steps:
-the losses of each step are laid side by side. All draw the same dropout: inductor is told to draw
-as torch does without it. The corpora are made here from the one that comes with the package.
+Each case is started four times, plain, recorded, compiled and both, and stopped after twenty steps;
+the losses of each step are compared. All use the same dropout: inductor is told to draw random
+numbers as eager torch does. The corpora are made here from the one that comes with the package.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ QUICK = [
 
 
 class Case(NamedTuple):
-    """A task, its files, and what is asked of it beside them."""
+    """A task, its files and other options."""
 
     name: str
     task: str
@@ -62,7 +62,7 @@ class Case(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """What came of a case: its losses by each way, or why it has none."""
+    """The losses of a case in each way, or why it has none."""
 
     name: str
     losses: dict[str, list[float]]
@@ -87,7 +87,7 @@ class Compared(NamedTuple):
 
 
 def cases(folder: Path) -> list[Case]:
-    """Every preset of every task."""
+    """Return a case for every preset of every task."""
     with gzip.open(CORPUS, "rt", encoding="utf-8") as corpus:
         pairs = [line.split("\t")[:2] for line in corpus.read().splitlines()]
     files = corpora(folder, pairs)
@@ -123,7 +123,7 @@ def cases(folder: Path) -> list[Case]:
 
 
 def corpora(folder: Path, pairs: list[list[str]]) -> dict[str, list[str]]:
-    """Files for each task, and the options that name them."""
+    """Write files for each task; return the options that name them."""
     source, target = ([pair[side] for pair in pairs] for side in (0, 1))
     told = [target[i : i + 8] for i in range(0, len(target), 8)]
     files = {
@@ -133,7 +133,7 @@ def corpora(folder: Path, pairs: list[list[str]]) -> dict[str, list[str]]:
         "labels.tsv": [
             f"{'question' if text.endswith('?') else 'other'}\t{text}" for text in target
         ],
-        # A share, not a length: batches are of like lengths, and each would have its own mean.
+        # A share, not a length: lengths in a batch are similar, so each would have its own mean.
         "numbers.tsv": [f"{sum(map(text.count, 'aeiou')) / len(text)}\t{text}" for text in target],
         "summaries.jsonl": [
             json.dumps({"document": " ".join(some), "summary": some[0]}) for some in told
@@ -207,8 +207,9 @@ def chorales(path: Path) -> Path:
 
 
 def images(path: Path) -> Path:
-    """Of two colours, one fading into the other, and some noise: what has none can be known by
-    heart, and then no loss is too low."""
+    """Write images of two colours that fade into each other, with noise: without noise they could
+    be memorized, and the loss would go to zero.
+    """
     chance = np.random.default_rng(0)
     ends = chance.integers(0, 256, (6000, 2, 1, 1, 3))
     share = np.linspace(0, 1, 16)[:, None, None]
@@ -234,13 +235,13 @@ def compare(case: Case, folder: Path, more: list[str]) -> Compared:
         losses[way] = losses_in(out)[:STEPS]
         if len(losses[way]) < STEPS:
             return Compared(case.name, losses, f"{way}: {said[-300:]}")
-        if "cut into" in said:  # parts of a batch drop others than the whole
+        if "cut into" in said:  # parts of a batch have other dropout than the whole
             return Compared(case.name, losses, f"{way}: too many cases at once for the memory")
     return Compared(case.name, losses)
 
 
 def losses_in(run: Path) -> list[float]:
-    """Of each step so far; a line that is being written is not there yet."""
+    """Return the loss of each step so far, without a line that is still being written."""
     path = run / "metrics.jsonl"
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     lines = map(json.loads, text[: text.rfind("\n") + 1].splitlines())
@@ -248,7 +249,7 @@ def losses_in(run: Path) -> list[float]:
 
 
 def read_rows(path: Path | None) -> list[dict[str, Any]]:
-    """What was kept before: cases that are not compared now stay."""
+    """Return the rows of an earlier run: cases that are not compared now stay in the file."""
     if path is None or not path.exists():
         return []
     rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))

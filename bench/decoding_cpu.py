@@ -1,24 +1,25 @@
 """How fast are sentences translated on a CPU: ours against Hugging Face's `generate`.
 
     python bench/decoding_cpu.py                        a table on this machine
-    python bench/decoding_cpu.py --json results/x.json  the same, kept
+    python bench/decoding_cpu.py --json results/x.json  write the results to a file
     python bench/decoding_cpu.py --model de-en --sentences FILE   a trained model of ours as well
     python bench/decoding_cpu.py ... --references FILE  and how good its translations are
     python bench/decoding_cpu.py ... --only-model       that alone: FILE of --json keeps the rest
     python bench/decoding_cpu.py --quick                toy sizes, to see that it runs
 
-One claim: of two networks of the same measures, ours writes as many sentences of as many tokens in
-less time. The weights are random and would not stop by themselves, so the lengths are forced.
+One claim: of two networks of the same size, ours writes the same number of sentences and tokens in
+less time. The weights are random and would never write an end token, so the lengths are forced.
 Sources have 4 to 30 tokens, drawn once; those of 4 to 6, of 7 to 9 and so on are translated
-together, with padding, and each is given exactly as many tokens as the longest of its group may
-have. No sentence waits for a longer one: that would favour ours, which lets those go that are done.
+together, with padding, and each output has exactly as many tokens as the longest of its group may
+have. No sentence waits for a longer one: that would favour ours, which drops finished sentences.
 
-Ours cuts a group by its own default. Marian is given it in batches of several sizes, longest first
-as ours has it, and its fastest size counts. A group is translated in every way before the next one,
-turn after turn, and for each way its best turn counts: what else the machine did is in the others.
+Ours cuts a group into batches by its own default. Marian gets it in batches of several sizes,
+longest first as in ours, and its fastest size counts. A group is translated in every way before the
+next one, several turns, and the best turn of each way counts: the others contain other work of the
+machine.
 
-A second claim where CTranslate2 is installed: a trained model in 8 bits writes at least six tenths
-as many sentences here as exported to it, in a CPU second, from text to text, its BLEU within 0.3.
+A second claim where CTranslate2 is installed: per CPU second, from text to text, a trained model in
+8 bits writes at least 0.6 times as many sentences here as in CTranslate2, with a BLEU within 0.3.
 """
 
 from __future__ import annotations
@@ -47,20 +48,20 @@ from manyheads.modules.transformer import EncoderDecoder
 from manyheads.tasks.seq2seq.model import Translator
 from manyheads.tasks.seq2seq.writing import find_longest, write_targets
 
-SHORTEST, LONGEST, APART = 4, 30, 3  # tokens of a source, and how far apart a group's may be
-SPECIAL = 4  # the first words of the vocabulary are none
-BATCHES = (16, 32, 64, 128)  # that Marian is tried with
+SHORTEST, LONGEST, APART = 4, 30, 3  # tokens of a source, and lengths in a group
+SPECIAL = 4  # the first entries of the vocabulary are special tokens
+BATCHES = (16, 32, 64, 128)  # batch sizes to try with Marian
 BEAMS = (5, 1)
-EXPORTS = ("int8", "float32")  # the numbers that CTranslate2 computes with
-EXPORTED_TOKENS = 1024  # of a batch there: small enough that all threads have some to the end
+EXPORTS = ("int8", "float32")  # the precisions of CTranslate2
+EXPORTED_TOKENS = 1024  # in a batch of CTranslate2: small enough that all threads stay busy
 
 
 @dataclass(frozen=True)
 class Size:
-    """The measures of both networks, and how much they translate."""
+    """The sizes of both networks, and the number of sources."""
 
     width: int = 256
-    depth: int = 4  # of the encoder, and again of the decoder
+    depth: int = 4  # of the encoder and of the decoder, each
     heads: int = 4
     inner: int = 1024
     vocabulary: int = 8000
@@ -69,12 +70,12 @@ class Size:
 
 TOY = Size(width=32, depth=1, heads=4, inner=64, vocabulary=100, sentences=20)
 
-Group = tuple[int, list[list[int]]]  # the tokens to write for each, and the sources
+Group = tuple[int, list[list[int]]]  # number of tokens to write, and the sources
 Translate = Callable[[Sequence[list[int]], int, int], int]  # sources, tokens each, beam -> written
 
 
 def groups(size: Size) -> list[Group]:
-    """Sources of like length together; most have about a dozen words, as captions do."""
+    """Return sources grouped by similar length; most have about a dozen tokens, as captions do."""
     chance, found = Random(0), dict[int, list[list[int]]]()
     for _ in range(size.sentences):
         length = min(max(round(chance.lognormvariate(2.5, 0.4)), SHORTEST), LONGEST)
@@ -149,7 +150,7 @@ def marian(size: Size, batch: int) -> Translate:
                 found = model.generate(
                     input_ids=ids, attention_mask=(ids != PAD).long(), generation_config=how
                 )
-            written += found[:, 1:].numel()  # all are of one length, less the start
+            written += found[:, 1:].numel()  # all have one length; without the start token
         return written
 
     return translate
@@ -168,7 +169,7 @@ def ways(size: Size) -> dict[str, Translate]:
 
 
 def timed(translate: Translate, group: Group, beam: int) -> float:
-    """Seconds for one group; refused where anything else than what was asked was written."""
+    """Return the seconds for one group; refuse an output with another number of tokens."""
     tokens, sources = group
     began = time.perf_counter()
     written, asked = translate(sources, tokens, beam), tokens * len(sources)
@@ -179,7 +180,7 @@ def timed(translate: Translate, group: Group, beam: int) -> float:
 
 
 def measured(size: Size, turns: int) -> list[dict[str, Any]]:
-    """A row for each way and beam: the best turn of each group, all groups together."""
+    """Return a row for each way and beam: the sum over groups of the best turn of each."""
     torch.manual_seed(0)
     work, translators, rows = groups(size), ways(size), []
     tokens = sum(each * len(sources) for each, sources in work)
@@ -201,13 +202,13 @@ def measured(size: Size, turns: int) -> list[dict[str, Any]]:
 
 # ---- a trained model ---------------------------------------------------------------------------
 
-Written = tuple[list[str], int]  # texts, and the tokens they have
+Written = tuple[list[str], int]  # texts, and their number of tokens
 
 
 def trained(
     name: str, sentences: list[str], references: list[str], turns: int
 ) -> list[dict[str, Any]]:
-    """The same of a model that stops by itself, from text to text."""
+    """Time a trained model, which stops by itself, from text to text."""
     model, rows = cast(Translator, load(name, "cpu")), []
     with tempfile.TemporaryDirectory() as folder:
         rounded = cast(Translator, load(name, "cpu", precision="int8"))
@@ -225,7 +226,7 @@ def trained(
                     busy[way] = min(busy[way], time.process_time() - before)
             for way, (texts, tokens) in found.items():
                 rows.append(row(way, beam, len(sentences), tokens, best[way]))
-                rows[-1]["cpu_seconds"] = busy[way]  # what others do on the machine is not in it
+                rows[-1]["cpu_seconds"] = busy[way]  # without the time of other processes
                 if references:
                     rows[-1]["bleu"] = bleu(texts, references).value
                 print(shown(rows[-1]), flush=True)
@@ -243,7 +244,7 @@ def native(model: Translator) -> Callable[[list[str], int], Written]:
 def exported(
     model: Translator, name: str, folder: Path
 ) -> dict[str, Callable[[list[str], int], Written]]:
-    """In CTranslate2, with a worker for each of the threads that ours has."""
+    """Return the model in CTranslate2, with one worker for each thread that ours has."""
     try:
         import ctranslate2
     except ModuleNotFoundError:
@@ -274,7 +275,7 @@ def exported(
         CTranslate2().export(model.portable(), place, numbers)
         translator = ctranslate2.Translator(str(place), inter_threads=workers, intra_threads=1)
         made[f"ours, {name}, CTranslate2 {numbers}"] = running(translator)
-    torch.set_num_threads(workers)  # what intra_threads says, it says to torch, too
+    torch.set_num_threads(workers)  # intra_threads changes torch's threads too
     return made
 
 
@@ -300,7 +301,7 @@ def shown(row: dict[str, Any]) -> str:
 
 
 def claims(rows: list[dict[str, Any]]) -> list[str]:
-    """Ours against the best of Marian, both of this run."""
+    """Compare ours with the fastest of Marian, both in this run."""
     found = []
     for beam in BEAMS:
         us = next(row for row in rows if (row["way"], row["beam"]) == ("ours", beam))
@@ -320,7 +321,7 @@ def claims(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def in_8_bits(rows: list[dict[str, Any]], beam: int) -> Iterator[str]:
-    """Here against exported, in the CPU time that each took."""
+    """Compare int8 here with int8 in CTranslate2, by CPU time."""
     ours, theirs = (
         [row for row in rows if named in row["way"] and row["beam"] == beam]
         for named in ("in 8 bits", "CTranslate2 int8")
@@ -333,7 +334,7 @@ def in_8_bits(rows: list[dict[str, Any]], beam: int) -> Iterator[str]:
 
 
 def beside(exported: dict[str, Any], native: dict[str, Any]) -> str:
-    """An export against what it was made of."""
+    """Compare an export with the original model."""
     ratio = native["seconds"] / exported["seconds"]
     said = f"beam {native['beam']}: {exported['way']} is {ratio:.2f} x {native['way']}"
     if "bleu" in native:

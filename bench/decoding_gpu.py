@@ -1,11 +1,11 @@
-"""How fast is a translation written on a GPU: ours beside Hugging Face's `generate`.
+"""How fast is a translation written on a GPU: ours against Hugging Face's `generate`.
 
     python bench/decoding_gpu.py --json results/decoding-h200.json
     python bench/decoding_gpu.py --quick        toy sizes, to see that it runs
 
-Transformer-base in bfloat16 with weights of chance, 32 tokens read and 32 written of each sentence,
-greedily and with a beam of 4; the same measures of the network for both, one after the other.
-Each is warmed up with two runs and timed over several more; tokens are those of the best sequence.
+Transformer-base in bfloat16 with random weights, 32 tokens read and 32 written for each sentence,
+greedily and with a beam of 4; networks of the same size, one after the other. Each is warmed up
+with two runs and timed over several more; tokens are those of the best sequence.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def their_writer(size: Size, device: torch.device) -> Callable[[int, int], Any]:
 
 
 def measure(write: Callable[[int, int], Any], batch: int, beam: int, times: int) -> float:
-    """Tokens a second, the median of some runs."""
+    """Return the tokens per second, the median of some runs."""
     seconds = []
     for i in range(2 + times):
         began = time.perf_counter()

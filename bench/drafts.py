@@ -1,22 +1,22 @@
-"""How much sooner is the same written, where tokens are guessed ahead?
+"""How much faster is the same text written with drafts (speculative decoding)?
 
     python bench/drafts.py --sentences test.de --json results/drafts-cpu.json    on this CPU
     python bench/drafts.py --sentences test.de --device cuda --precision bfloat16 --json ...
-    python bench/drafts.py ... --summaries runs/dialogsum --dialogues test.jsonl   what is copied
-    python bench/drafts.py ... --pairs train.tsv    a base model and a small one that guesses for
-                                                    it, both trained here, two minutes each
+    python bench/drafts.py ... --summaries runs/dialogsum --dialogues test.jsonl   texts that copy
+    python bench/drafts.py ... --pairs train.tsv    a base model and a small one as its drafter,
+                                                    both trained here, two minutes each
     python bench/drafts.py ... --pieces 1000 --seconds 3 --chorales jsb16th_flat.npz --itself
                                                     also greedy, from their first two bars; and the
-                                                    model guesses for itself: slow, never wrong
+                                                    model as its own drafter: slow, never wrong
     python bench/drafts.py --sentences test.de --together --json results/drafts-together.json
-                                                    several texts at once, with guesses and without
+                                                    several texts at once, with drafts and without
     python bench/drafts.py --quick                  toy sizes, to see that it runs
 
-Two claims: every output is the one that is written without a draft, and it is written sooner. One
-text at a time. Each is written in every way before the next one, turn after turn, and the best turn
-of each counts; who guesses begins each turn anew, so that nothing is guessed because it was written
-before. `ratio` is that of the seconds, `cpu_ratio` that of the processor's own: on a machine that
-others use, too, only that can be repeated.
+Two claims: every output is the same as without a draft, and it is written sooner. One text at a
+time. Each text is written in every way before the next one, several turns, and the best turn of
+each way counts; the drafter starts anew in each turn, so that it cannot repeat an earlier output.
+`ratio` compares seconds, `cpu_ratio` CPU seconds: on a machine that others use too, only those can
+be reproduced.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ SMALL: dict[str, Any] = {"width": 256, "depth": [6, 1], "ffn_width": 512, "heads
 BASE: dict[str, Any] = {"width": 512, "depth": 6, "ffn_width": 2048, "heads": 8}
 TINY: dict[str, Any] = {"width": 32, "depth": 1, "ffn_width": 64, "heads": 2}
 
-Write = Callable[[Any, str], Any]  # what is asked for, and who guesses -> what is compared
+Write = Callable[[Any, str], Any]  # input, drafter -> output to compare
 
 
 def compare(
@@ -64,7 +64,7 @@ def compare(
     drafters: Sequence[str],
     turns: int,
 ) -> list[dict[str, Any]]:
-    """A row for each who guesses."""
+    """Measure a row for each drafter."""
     ways = ["", *drafters]
     wall = {way: [float("inf")] * len(inputs) for way in ways}
     busy = {way: [float("inf")] * len(inputs) for way in ways}
@@ -128,7 +128,7 @@ def of_beginning(model: Musician, seconds: float) -> Write:
 
 
 def read_beginnings(path: Path, count: int) -> list[Piece]:
-    """Two bars each: the first of every chorale, then the next ones."""
+    """Return pieces of two bars: the first two of every chorale, then the next ones."""
     grids = [grid for split in read_grids(path).values() for grid in split]
     cut = (grid[i : i + BARS] for i in range(0, 640, BARS) for grid in grids)
     return [*islice((piece_of(part) for part in cut if len(part) == BARS), count)]
@@ -141,7 +141,7 @@ def opened(name: str, asked: Any) -> Any:
 
 
 def list_drafters(model: Any, asked: Any) -> list[str]:
-    """Those that it has; itself, where that is asked for."""
+    """Return the drafters that the model has; also itself, if that is asked for."""
     if asked.itself:
         model.add_drafter("itself", opened(model.name, asked))
     heads = (model.task.folder / DRAFTS).exists()
@@ -160,16 +160,16 @@ def measure_text(asked: Any) -> list[dict[str, Any]]:
 
 
 def measure_together(asked: Any) -> list[dict[str, Any]]:
-    """So many texts at once: with guesses, and without."""
+    """Decode several texts at once, with drafts and without."""
     rows: list[dict[str, Any]] = []
     texts = (
         [*read_lines(asked.sentences)][: asked.count] if asked.sentences else ["Ich weiß es nicht."]
     )
     for size, name in product((1, 2, 3, 4, 8, 64), ("lookup", "heads")):
-        model = cast(Translator, opened("de-en", asked))  # heads leave something in a network
+        model = cast(Translator, opened("de-en", asked))  # draft heads leave state in a network
         ids = sorted(model.task.codecs.source.encode_all(texts), key=len)
         groups = [ids[i : i + size] for i in range(0, len(ids), size)]
-        write_groups(model, groups[:1], "")  # what is made once
+        write_groups(model, groups[:1], "")  # warm up
         plain, wanted = write_groups(model, groups, "")
         with patch("manyheads.tasks.seq2seq.writing.MOST_DRAFTED", size):
             drafted, found = write_groups(model, groups, name)
@@ -181,7 +181,7 @@ def measure_together(asked: Any) -> list[dict[str, Any]]:
 
 
 def write_groups(model: Translator, groups: Sequence[Any], draft: str) -> tuple[float, list[Any]]:
-    """The processor's seconds, and what was written."""
+    """Return the CPU seconds, and what was written."""
     drafter, special, found = model.find_drafter(draft), model.special_tokens, list[Any]()
     began = time.process_time()
     for group in groups:
@@ -203,7 +203,7 @@ def measure_music(asked: Any) -> list[dict[str, Any]]:
 
 
 def measure_summaries(asked: Any) -> list[dict[str, Any]]:
-    """What is copied from a source."""
+    """Measure summaries, which copy much of their source."""
     model = cast(Translator, opened(asked.summaries, asked))
     records = parse_records(read_lines(asked.dialogues), str(asked.dialogues))
     kind = KINDS[model.task.kind].records
@@ -214,7 +214,7 @@ def measure_summaries(asked: Any) -> list[dict[str, Any]]:
 
 
 def measure_models(asked: Any) -> list[dict[str, Any]]:
-    """A base model, and a small one that guesses for it."""
+    """Measure a base model with a small model as its drafter."""
     texts = [line.split("\t")[0] for line in read_lines(asked.pairs)][: asked.count]
     with tempfile.TemporaryDirectory() as folder:
         for name, network in (("base", BASE), ("small", SMALL)):

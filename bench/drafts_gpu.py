@@ -1,13 +1,13 @@
-"""How much sooner is the same written on a GPU, where tokens are guessed ahead?
+"""How much faster is the same text written on a GPU with drafts (speculative decoding)?
 
     python bench/drafts_gpu.py multi30k --json results/drafts-h200.json    under 5 minutes
     python bench/drafts_gpu.py multi30k --device cpu --quick               toy sizes, to see it runs
 
 The folder holds train and test_2016_flickr, each .de and .en, or .gz of them. A base model and
-a small one learn here, for a minute or so each; then one sentence at a time is written with guesses
-and without, the recorded step both times. Besides: whether a token is scored to the bit alike by
-itself and among others, how far scores move where it is not (what a bound for the margin must
-cover), and what the parts of a pass take.
+a small one are trained here, for about a minute each; then one sentence at a time is written with
+drafts and without, with a recorded step both times. Also measured: whether a token read alone has
+exactly the same scores as among others, how much scores differ if not (a bound for the margin must
+cover that), and the time of the parts of a pass.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from manyheads.tasks.seq2seq.model import Translator
 
 BASE: dict[str, Any] = {"width": 512, "depth": 6, "ffn_width": 2048, "heads": 8}
 SMALL: dict[str, Any] = {"width": 256, "depth": [2, 1], "ffn_width": 1024, "heads": 4}
-WARM = 40  # sentences of all lengths before those that count: steps are recorded
+WARM = 40  # sentences of all lengths to warm up: steps are recorded
 TIMES = 50
 
 
@@ -81,11 +81,13 @@ def encode(model: Translator, text: str) -> Memory:
 
 @torch.no_grad()
 def measure_moves(model: Translator, texts: list[str]) -> dict[str, float]:
-    """How far the margin between the first and the second moves, at most."""
+    """Return how much the margin between the two best tokens changes, at most, if eight tokens are
+    read at once instead of one by one.
+    """
     moved = {"recorded": 0.0, "eager": 0.0}
     for text in texts:
         memory, (_, writes) = encode(model, text), model.special_tokens
-        ids = [*writes.bos, *model.best(model.task.codecs.source.encode(text))]
+        ids = [*writes.bos, *model.write_best(model.task.codecs.source.encode(text))]
         tokens = torch.tensor([ids], device=model.device)
         for name in moved:
             found = []
@@ -102,7 +104,7 @@ def measure_moves(model: Translator, texts: list[str]) -> dict[str, float]:
 
 
 def time_of(run: Callable[[], Any], device: str) -> float:
-    """Microseconds."""
+    """Return the microseconds of a run."""
     for repeat in (3, TIMES):
         if device == "cuda":
             torch.cuda.synchronize()
@@ -116,7 +118,7 @@ def time_of(run: Callable[[], Any], device: str) -> float:
 
 @torch.no_grad()
 def measure_parts(base: Translator, small: Translator, text: str, device: str) -> dict[str, float]:
-    """What a pass and what is before it take."""
+    """Time the parts of decoding: to encode a source, one decoder pass, five guesses."""
     found = {}
     for name, model in (("base", base), ("small", small)):
         memory = encode(model, text)
@@ -154,7 +156,7 @@ def main() -> None:
     asked = options.parse_args()
     if asked.quick:
         asked.count, asked.minutes = min(asked.count, 3), (0.1, 0.1, 0.05)
-        cast(Any, writing).RECORDED_ON = ("cuda", "cpu")  # the same code, where nothing is recorded
+        cast(Any, writing).RECORDED_ON = ("cuda", "cpu")  # the same code; a CPU records nothing
     on = torch.cuda.get_device_name() if asked.device == "cuda" else "CPU"
     told: dict[str, Any] = {
         "machine": f"{on}, {asked.precision}, torch {torch.__version__}",

@@ -41,11 +41,11 @@ SEEDS, PAPER_SEEDS, SWITCH_SEEDS = 5, 20, 5
 TREES, FOREST_SEEDS = 300, 3
 RELATIONS = ("none", "hops", "edges", "both")
 NODES, EDGES = 10_000, (25_000, 50_000, 100_000, 200_000, 400_000, 800_000, 1_600_000)
-COST_STEPS = {"cuda": (20, 60), "cpu": (2, 6)}  # between these it is timed
+COST_STEPS = {"cuda": (20, 60), "cpu": (2, 6)}  # it is timed between these steps
 
 
 class Job(NamedTuple):
-    """A run: what is trained and on what it is measured."""
+    """A run: what to train, and what to measure it on."""
 
     row: dict[str, Any]
     train: list[str]
@@ -70,7 +70,7 @@ def prepare(molecules: Path, papers: Path, folder: Path) -> None:
 
 
 def prepare_molecules(source: Path, name: str, folder: Path) -> tuple[list[Any], list[Any]]:
-    """Graphs to learn from and to test on, written down; of the latter those that are new."""
+    """Write graphs for training and test; return them, without test molecules seen in training."""
     from manyheads.tasks.graph.records import save_graphs
     from manyheads.tasks.graph.sources import LeftOut, read_molecules
 
@@ -92,7 +92,7 @@ def prepare_molecules(source: Path, name: str, folder: Path) -> tuple[list[Any],
 
 
 def grow_forests(name: str, train: Sequence[Any], test: Sequence[Any]) -> list[dict[str, float]]:
-    """Of three random forests on all descriptors that RDKit has."""
+    """Return the scores of random forests, a seed each, on all descriptors of RDKit."""
     from rdkit import Chem
     from rdkit.Chem import Descriptors
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
@@ -107,7 +107,7 @@ def grow_forests(name: str, train: Sequence[Any], test: Sequence[Any]) -> list[d
     known, asked, found = describe(train), describe(test), []
     for seed in range(FOREST_SEEDS):
         kind = RandomForestClassifier if name == "bbbp" else RandomForestRegressor
-        share = "sqrt" if name == "bbbp" else 1 / 3  # as Breiman has it: all would be worse
+        share = "sqrt" if name == "bbbp" else 1 / 3  # Breiman's choice: all would be worse
         forest = kind(TREES, random_state=seed, max_features=share).fit(known, wanted)
         if name == "bbbp":
             found.append({"auc": float(roc_auc_score(true, forest.predict_proba(asked)[:, 1]))})
@@ -118,7 +118,7 @@ def grow_forests(name: str, train: Sequence[Any], test: Sequence[Any]) -> list[d
 
 
 def prepare_papers(source: Path, folder: Path) -> None:
-    """A table of papers with their words and the public split, and one of who cites whom."""
+    """Write a table of papers with their words and the public split, and one of citations."""
     held, split = np.load(source), {}
     for part, called in (("train", "train"), ("val", "valid"), ("test", "test")):
         split |= dict.fromkeys(held[part].tolist(), called)
@@ -156,7 +156,7 @@ def list_jobs(folder: Path, device: str) -> list[Job]:
 def molecule_job(folder: Path, name: str, seed: int, device: str, relations: str = "") -> Job:
     files = ["--graphs", str(folder / f"{name}.train.jsonl"), "--target", TARGETS[name]]
     row = {"data": name, "relations": relations or "default", "seed": seed}
-    # One network each: what relations are worth shows without a mean over several.
+    # One network each: the effect of relations shows without a mean over several.
     switch = [f"relations={relations}", "members=1"] if relations else []
     told = [f"training.seed={seed}", *switch]
     return Job(row, files + told, folder / f"{name}.test.jsonl", device)
@@ -171,7 +171,7 @@ def paper_job(folder: Path, name: str, seed: int, relations: str = "") -> Job:
 
 
 def cost_job(scratch: Path, count: int, device: str) -> Job:
-    """A graph of ten thousand nodes with so many edges, for two layers that see neighbours."""
+    """Return a run on a graph of ten thousand nodes with `count` edges, by two local layers."""
     rng = np.random.default_rng(count)
     at = scratch / str(count)
     at.mkdir()
@@ -197,7 +197,7 @@ def cost_job(scratch: Path, count: int, device: str) -> Job:
 
 
 def run_job(job: Job, scratch: Path, more: Sequence[str]) -> dict[str, Any]:
-    """The row of a run, with what it measured or why it did not."""
+    """Return the row of a run: what it measured, or why it failed."""
     out, began, row = scratch / job.name, time.perf_counter(), {**job.row, "device": job.device}
     try:
         command("train", "graph", *job.train, *more, "--out", str(out), "--device", job.device)
@@ -225,7 +225,7 @@ def command(*words: str) -> str:
 
 
 def best_of(run: Path) -> float:
-    """The best validation, by the score that counts."""
+    """Return the best validation, by the main score."""
     lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
     return max(next(iter(line["valid"].values())) for line in lines if "valid" in line)
 
@@ -264,7 +264,7 @@ def read_rows(path: Path | None) -> list[dict[str, Any]]:
 
 
 def key_of(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Scores are the same on all machines, times are not."""
+    """Return what identifies a row: scores are the same on all machines, times are not."""
     names = "data", "relations", "seed", "edges", *(["device"] if "edges" in row else [])
     return tuple(row.get(name) for name in names)
 
@@ -277,12 +277,12 @@ def run_all(asked: Any, scratch: Path, device: str) -> None:
     forest = json.loads((asked.folder / "forest.json").read_text())
     name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
     rows: list[dict[str, Any]] = []
-    before = {key_of(row): row for row in read_rows(asked.json)}  # others stay as they were
+    before = {key_of(row): row for row in read_rows(asked.json)}  # other rows stay as they were
     if asked.missing:
         jobs = [one for one in jobs if key_of(one.row) not in before]
 
     def keep(row: dict[str, Any]) -> None:
-        """At once: what is stopped in the middle has what it measured."""
+        """Write the rows at once, so that an interrupted run keeps its results."""
         rows.append({**row, "device": name if row["device"] == "cuda" else "CPU"})
         print(row, flush=True)
         if asked.json:

@@ -14,8 +14,8 @@
     python bench/images.py memory --cifar FOLDER --quick    toy sizes, to see that it runs
 
 A folder holds train*.npz and test.npz, each with `images` (N, rows, columns[, 3]) of bytes and
-`labels`. Validated on a part of the training images, measured on all test images at the end. Rows
-of the same name in the file of figures are written over, the others stay.
+`labels`. Models are validated on a part of the training images and measured on all test images at
+the end. Rows of the same name in the results file are replaced, the others stay.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ BEST = [
     "training.validate_every=4000",
     "data.held_out=0.02",
 ]
-# One budget for all that are compared, and no pixels beside the last: attention must find them.
+# One budget for all rows, and no neighbouring pixels as input: attention must find them.
 COMPARED = [
     "network.width=256",
     "network.depth=8",
@@ -87,7 +87,7 @@ COMPARED = [
     "training.ema=0.99",
     "training.steps=1500",
     "training.validate_every=500",
-    "training.compile=false",  # so few steps would not pay for it
+    "training.compile=false",  # too few steps to pay for it
     "data.held_out=0.02",
 ]
 DIGITS = [
@@ -110,7 +110,7 @@ BUILT_IN = [
     "network.width=128",
     "network.depth=6",
     "network.heads=4",
-    "network.key_heads=1",  # a quarter of what each token reads: drawn in half the time
+    "network.key_heads=1",  # a quarter of the cache to read: draws in half the time
     "network.ffn_width=384",
     "network.dropout=0.05",
     "training.tokens_per_batch=50176",
@@ -120,7 +120,7 @@ BUILT_IN = [
     "training.validate_every=2000",
     "data.held_out=0.02",
 ]
-# What is asked for beside the images, part by part.
+# Options of each part beside the images.
 FILES: dict[str, dict[str, Any]] = {
     "mnist": {"levels": 2},
     "digits": {"levels": 2, "classes": True},
@@ -155,7 +155,7 @@ OF_TRANSFORMERS = ("network.heads", "network.ffn_width")
 
 
 class Told(Callback):
-    """A line for each log and validation."""
+    """Prints a line for each log and validation."""
 
     def say(self, text: str) -> None:
         print(f"  {text}", flush=True)
@@ -169,7 +169,7 @@ class Told(Callback):
 
 
 def train_run(name: str, data: Path, settings: list[str], asked: argparse.Namespace) -> Run:
-    """By the name of its folder; one that is there is begun anew."""
+    """Train a run in the folder of this name; an existing one is deleted."""
     world = join_processes(asked.device)
     settings = [*settings, *(TOY if asked.quick else []), *asked.setting, "drawn=0"]
     if asked.part == "kinds":
@@ -221,8 +221,8 @@ def measure_run(
 def measure_upscaled(
     asked: argparse.Namespace, images: int = 64, samples: int = 16
 ) -> dict[str, float]:
-    """In dB: a sample, the mean of several and bicubic against the image; and a sample that is
-    made small again against what it was made of.
+    """Return PSNR in dB: of a sample, the mean of several and bicubic, each against the image; and
+    of a sample made small again, against the small input.
     """
     model: ImageModel = load(asked.out / "upscale", asked.device)  # type: ignore[assignment]
     codec, task = model.task.codec, model.task
@@ -249,7 +249,7 @@ def measure_upscaled(
 
 
 def decibels(one: torch.Tensor, other: torch.Tensor) -> float:
-    """PSNR, the mean over images."""
+    """Return the PSNR, as a mean over images."""
     errors = (one.float() - other.float()).square().flatten(1).mean(1).clamp(min=1e-9)
     return round(float((10 * torch.log10(255**2 / errors)).mean()), 2)
 
@@ -259,7 +259,7 @@ def decibels(one: torch.Tensor, other: torch.Tensor) -> float:
 
 @torch.no_grad()
 def draw_rows(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Images a second: with a cache and a recorded step, and by reading all anew at each token."""
+    """Measure images per second: with a cache and a recorded step, and without a cache."""
     model: ImageModel = load(asked.run, asked.device)  # type: ignore[assignment]
     codec, network, device = model.task.codec, model.network, model.device
     batch = 4 if asked.quick else 64
@@ -276,7 +276,7 @@ def draw_rows(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
         drawn = recorder.draw(given, condition, range(first, first + batch))
         settle(device)
         times.append(time.perf_counter() - began)
-    speed = batch / min(times)  # in the first, the step is recorded
+    speed = batch / min(times)  # the first one records the step
     yield {
         **row,
         "name": "with a cache",
@@ -290,7 +290,7 @@ def draw_rows(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 @torch.no_grad()
 def read_anew(model: ImageModel, batch: int) -> float:
-    """Seconds of a batch: a pass at four lengths stands for all of their quarter."""
+    """Estimate the seconds of a batch without a cache: a pass for each quarter of the tokens."""
     codec, device = model.task.codec, model.device
     at, _ = codec.on(device)
     classes = torch.zeros(batch, 1, dtype=torch.long, device=device) if codec.classes else None
@@ -318,11 +318,11 @@ def settle(device: torch.device) -> None:
 
 
 def pack_rows(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """All test images into a file and out again, beside how likely `evaluate` finds them."""
+    """Compress and decompress all test images; compare the size with their likelihood."""
     model: ImageModel = load(asked.run, asked.device)  # type: ignore[assignment]
     codec, pictures = model.task.codec, read_tests(asked)
     levels = codec.quantize(torch.from_numpy(pictures.pixels))
-    pictures.pixels = codec.brighten(levels).numpy()  # black and white, where those are all
+    pictures.pixels = codec.brighten(levels).numpy()  # only black and white for two levels
     nats = float(model.score(pictures.pixels, pictures.labels).sum())
     began = time.perf_counter()
     head, parts = compress_images(model, pictures, number_names(len(pictures)))
@@ -368,8 +368,8 @@ SEEN = {
 
 
 def grow_rows(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """A step of two layers, forward and backward, over images of growing size, channel by channel:
-    what a token costs.
+    """Measure the cost per token: a step of two layers, forward and backward, over images of
+    growing size, channel by channel.
     """
     config = TransformerConfig(width=256, depth=2, heads=4, dropout=0.0, position=None)
     for name, pattern in SEEN.items():
@@ -454,7 +454,7 @@ def main() -> None:
         print({key: value for key, value in row.items() if key not in ("settings", "by_class")})
         key = row["part"], row["name"]
         kept["rows"] = [one for one in kept["rows"] if (one["part"], one["name"]) != key] + [row]
-        if asked.json:  # after each: a run that is cut short keeps what it has
+        if asked.json:  # after each: an interrupted run keeps its results
             asked.json.write_text(json.dumps(kept, indent=1) + "\n")
 
 

@@ -1,10 +1,10 @@
 """Does a small GPT learn as fast here as a plain one, from the first step on?
 
     python bench/initial.py book.txt                 both curves, 200 steps on a CPU
-    python bench/initial.py book.txt --init xavier   ours with weights that begin otherwise
+    python bench/initial.py book.txt --init xavier   ours with another initialization
     python bench/initial.py --quick                  toy sizes, to see that it runs
 
-Both read the same batches with the same AdamW; only the code and how weights begin differ. Without
+Both read the same batches with the same AdamW; only the code and the initialization differ. Without
 a file the corpus inside the package is read.
 
 B batch, T tokens, D model width, V vocabulary.
@@ -29,7 +29,7 @@ VOCABULARY = 256  # bytes
 
 
 class PlainBlock(nn.Module):
-    """Attention and a feed-forward layer, with everything spelt out."""
+    """Attention and a feed-forward layer, with everything written out."""
 
     def __init__(self, width: int, heads: int):
         super().__init__()
@@ -49,7 +49,7 @@ class PlainBlock(nn.Module):
 
 
 class Plain(nn.Module):
-    """GPT-2 as it was published: its layers, and how its weights begin."""
+    """GPT-2 as it was published: its layers and its initialization."""
 
     def __init__(self, width: int, depth: int, heads: int, context: int):
         super().__init__()
@@ -82,7 +82,7 @@ def ours(asked: argparse.Namespace) -> nn.Module:
 
 
 def batches(text: Tensor, count: int, asked: argparse.Namespace, seed: int) -> Iterator[Tensor]:
-    """Each (B, T + 1), from anywhere in the text."""
+    """Yield batches of shape (B, T + 1), from random places in the text."""
     chosen = torch.Generator().manual_seed(seed)
     for _ in range(count):
         begins = torch.randint(len(text) - asked.context, (asked.batch, 1), generator=chosen)
@@ -94,7 +94,7 @@ def loss_of(network: nn.Module, batch: Tensor) -> Tensor:
 
 
 def learn(network: nn.Module, text: Tensor, asked: argparse.Namespace) -> list[float]:
-    """The validation loss at every tenth of the way."""
+    """Train; return the validation loss after every tenth of the steps."""
     train, held_out = text[: len(text) * 9 // 10], text[len(text) * 9 // 10 :]
     matrices = [p for p in network.parameters() if p.dim() > 1]
     others = [p for p in network.parameters() if p.dim() == 1]
@@ -102,7 +102,7 @@ def learn(network: nn.Module, text: Tensor, asked: argparse.Namespace) -> list[f
     optimizer, curve = torch.optim.AdamW(groups, asked.rate, (0.9, 0.95)), []
     for step, batch in enumerate(batches(train, asked.steps, asked, asked.seed), 1):
         for group in optimizer.param_groups:
-            group["lr"] = asked.rate * min(1.0, 10 * step / asked.steps)  # a tenth to warm up
+            group["lr"] = asked.rate * min(1.0, 10 * step / asked.steps)  # a tenth is warm-up
         loss_of(network, batch).backward()
         nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimizer.step()

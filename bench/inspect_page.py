@@ -1,5 +1,5 @@
-"""How long a page of what a model looked at takes, and how large it is; and, where a browser is
-installed, how long a large one takes to open, to be drawn and to be looked at.
+"""How long it takes to make a page of attention, and how large it is; and, where a browser is
+installed, how long a large page takes to open, to draw and to react.
 
 python bench/inspect_page.py --browser --json results/inspect-cpu.json
 """
@@ -48,7 +48,7 @@ TIMES = """() => {
 
 
 def large_page() -> AttentionPage:
-    """About as spread as attention of trained networks."""
+    """Make a page with weights about as spread as the attention of trained networks."""
     torch.manual_seed(0)
     at = torch.arange(TOKENS)
     row = TokenRow(
@@ -68,7 +68,7 @@ def large_page() -> AttentionPage:
 
 
 def time_browser(rounds: int) -> dict[str, Any]:
-    """Of 512 tokens and 40 heads: until it is there, for all small maps, for one token."""
+    """Time a page of 512 tokens and 40 heads: to open, to draw all small maps, to hover a token."""
     from playwright.sync_api import sync_playwright
 
     times = []

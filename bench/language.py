@@ -3,15 +3,15 @@
     python bench/language.py --nanogpt ../nanoGPT/model.py   both tables on this machine
     python bench/language.py --part sampling                 one of them
     python bench/language.py --only ours --way "compiled"    one network, one way
-    python bench/language.py --json results/x.json           the same, kept
+    python bench/language.py --json results/x.json           write the results to a file
     python bench/language.py --quick                         toy sizes, to see that it runs
 
 Learning: the same step, the same batch and the same count of operations for all three: forward,
 loss, backward and AdamW over whole rows, in bfloat16 by autocast, compiled. nanoGPT's own file is
 read from where it is; without it that row is left out.
-Writing: the same number of tokens after a prompt, drawn from all of the vocabulary, weights in
-bfloat16. Ours is also checked: the log-probability of each token written is that which the network
-gives it when it reads all of them at once.
+Writing: the same number of tokens after a prompt, sampled from the whole vocabulary, weights in
+bfloat16. Ours is also checked: the log-probability of each written token is the same as in one
+forward pass over all of them.
 
 B batch, T tokens, V vocabulary.
 """
@@ -43,12 +43,12 @@ from manyheads.modules.build import build_decoder
 from manyheads.modules.config import NetworkConfig, TransformerConfig
 
 PEAK_FLOPS = 790e12  # of an H200 in bfloat16
-APART = 0.05  # what a log-probability in bfloat16 may be off on average
+APART = 0.05  # largest mean error of a log-probability in bfloat16
 
 
 @dataclass(frozen=True)
 class Size:
-    """The measures of the network, of its batch and of what it writes."""
+    """The sizes of the network, of its batch and of what it writes."""
 
     width: int = 768
     depth: int = 12
@@ -59,14 +59,16 @@ class Size:
     batch: int = 32
     prompt: int = 16
     new: int = 256
-    batches: tuple[int, ...] = (1, 64)  # of sequences that are written together
+    batches: tuple[int, ...] = (1, 64)  # sequences that are written together
 
     @property
     def tokens(self) -> int:
         return self.batch * self.longest
 
     def operations(self) -> int:
-        """Of one step of learning, as nanoGPT counts: 6 N + 12 L H Q T for each token."""
+        """Return the operations of one training step, as nanoGPT counts: 6 N + 12 L H Q T per
+        token.
+        """
         blocks = self.depth * 12 * self.width**2
         weights = self.vocabulary * self.width + blocks + (2 * self.depth + 1) * self.width
         return (6 * weights + 12 * self.depth * self.width * self.longest) * self.tokens
@@ -120,7 +122,7 @@ def of_hugging_face(size: Size, vocabulary: int) -> Any:
 
 # ---- learning ----------------------------------------------------------------------------------
 
-Loss = Callable[[Tensor, Tensor], Tensor]  # ids (B, T), the next ones (B, T) -> the mean
+Loss = Callable[[Tensor, Tensor], Tensor]  # ids (B, T), next ids (B, T) -> mean loss
 
 
 def cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
@@ -130,7 +132,7 @@ def cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
 def ours(size: Size, asked: argparse.Namespace) -> tuple[nn.Module, Loss]:
     model = build_decoder(size.network(bias=False), size.vocabulary).to(asked.device)
     at, seen = line(size.longest, device=asked.device), Everything()
-    # What is seen is said: its default value is one that torch's compiler stumbles over.
+    # The pattern is given: torch.compile cannot handle its default value.
     return model, lambda ids, labels: cross_entropy(model(Tokens(ids, at, seen)), labels)
 
 
@@ -141,7 +143,7 @@ def nanogpt(size: Size, asked: argparse.Namespace) -> tuple[nn.Module, Loss]:
     if described is None or described.loader is None:
         raise LookupError(f"{asked.nanogpt} is no Python file")
     module = importlib.util.module_from_spec(described)
-    sys.modules[described.name] = module  # what compiles it looks it up by its name
+    sys.modules[described.name] = module  # torch.compile looks it up by its name
     described.loader.exec_module(module)
     config = module.GPTConfig(
         block_size=size.longest,
@@ -152,7 +154,7 @@ def nanogpt(size: Size, asked: argparse.Namespace) -> tuple[nn.Module, Loss]:
         dropout=0.0,
         bias=False,
     )
-    with contextlib.redirect_stdout(io.StringIO()):  # it tells its size
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints its size
         model = module.GPT(config).to(asked.device)
     return model, lambda ids, labels: model(ids, labels)[1]
 
@@ -173,7 +175,7 @@ LEARNING: dict[str, dict[str, Any] | None] = {"compiled": {"dynamic": False}, "e
 
 
 class Step:
-    """One step of training, again and again over the same batch."""
+    """One training step, repeated on the same batch."""
 
     def __init__(self, network: str, way: str, size: Size, asked: argparse.Namespace):
         torch.manual_seed(0)
@@ -196,7 +198,7 @@ class Step:
 
 
 def learned(name: str, way: str, size: Size, asked: argparse.Namespace) -> dict[str, Any]:
-    """One row: built, warmed up, measured; freed when this returns."""
+    """Return one row: build, warm up, measure; the memory is freed when this returns."""
     began, cuda = time.perf_counter(), torch.device(asked.device).type == "cuda"
     step = Step(name, way, size, asked)
     first = float(step())
@@ -226,7 +228,7 @@ def learned(name: str, way: str, size: Size, asked: argparse.Namespace) -> dict[
 
 # ---- writing -----------------------------------------------------------------------------------
 
-Write = Callable[[Tensor], Tensor]  # the prompt (B, T) -> what is new (B, new)
+Write = Callable[[Tensor], Tensor]  # prompt (B, T) -> new tokens (B, new)
 TUNED = {"options": {"coordinate_descent_tuning": True}}
 TRIED = {"mode": "max-autotune-no-cudagraphs"}
 
@@ -268,7 +270,9 @@ def ours_recorded(
 
 @torch.no_grad()
 def apart(network: Decoder, prompt: Tensor, ids: Tensor, logs: Tensor) -> float:
-    """How far these log-probabilities are from those of all tokens read at once, on average."""
+    """Return how far these log-probabilities are from those of one pass over all tokens, on
+    average.
+    """
     whole = torch.cat([prompt, ids.to(prompt.device)], 1)
     scores = network(Tokens(whole, line(whole.shape[1], device=whole.device)))
     wanted = scores[:, prompt.shape[1] - 1 : -1].log_softmax(-1, dtype=torch.float32)
@@ -281,9 +285,9 @@ def drawn(asked: argparse.Namespace) -> Sampling:
 
 
 def generated(cache: str, size: Size, batch: int, asked: argparse.Namespace) -> Write:
-    """Hugging Face's generate; with a static cache on CUDA it compiles its step by itself."""
+    """Use Hugging Face's generate; with a static cache on CUDA it compiles its own step."""
     model = of_hugging_face(size, size.written_vocabulary).to(asked.device, torch.bfloat16).eval()
-    model.generation_config.eos_token_id = None  # nothing to look for after each token
+    model.generation_config.eos_token_id = None  # no end token to check for
     model.generation_config.pad_token_id = 0
     options: dict[str, Any] = {} if cache == "dynamic" else {"cache_implementation": cache}
 
@@ -313,7 +317,7 @@ WRITERS: dict[tuple[str, str], Callable[[Size, int, argparse.Namespace], Write]]
     ("ours", "step by step"): ours_step_by_step,
 }
 LATE = {"compiled, products tried out", "step by step"}  # only when asked for: they take long
-ALONE = {"compiled, tuned"}  # likewise for more than one sequence: what is tuned is one row's work
+ALONE = {"compiled, tuned"}  # the same for several sequences: one sequence is what is tuned
 
 
 def wrote(name: str, way: str, batch: int, size: Size, asked: argparse.Namespace) -> dict[str, Any]:
@@ -349,7 +353,7 @@ def wrote(name: str, way: str, batch: int, size: Size, asked: argparse.Namespace
 
 
 def seconds(work: Callable[[], Any], times: int) -> float:
-    """From nothing under way to nothing under way."""
+    """Return the seconds of some runs, with nothing running on the device before and after."""
     settle = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
     settle()
     began = time.perf_counter()
@@ -360,7 +364,7 @@ def seconds(work: Callable[[], Any], times: int) -> float:
 
 
 def freed() -> None:
-    """Nothing of one row is left to the next, nor what was compiled for it."""
+    """Free the memory of a row and its compiled code before the next one."""
     torch.compiler.reset()
     gc.collect()
     if torch.cuda.is_available():
@@ -376,7 +380,7 @@ def shown(row: dict[str, Any]) -> str:
 
 
 def claims(rows: list[dict[str, Any]]) -> list[str]:
-    """For each part and batch our best against the best of each of the others, all of this run."""
+    """Compare our best with the best of each other, for each part and batch, in this run."""
     said = []
     for part, batch in dict.fromkeys((row["part"], row["batch"]) for row in rows):
         best: dict[str, dict[str, Any]] = {}
@@ -395,7 +399,7 @@ def claims(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def work(size: Size, asked: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """The rows that were asked for, each with what makes it."""
+    """Yield the rows that were asked for, each with the function that measures it."""
 
     def wanted(part: str, name: str, way: str, late: bool) -> bool:
         chosen = way in asked.way if asked.way else not late
@@ -442,13 +446,13 @@ def main() -> None:
         except LookupError as missing:
             print(f"{name}: left out, {missing}", flush=True)
             continue
-        except RuntimeError as failed:  # of one way to compile, say: the others are measured still
+        except RuntimeError as failed:  # in one way to compile, say: still measure the others
             print(f"{name}: failed, {str(failed).splitlines()[0]}", flush=True)
             freed()
             continue
         freed()
         print(shown(rows[-1]), flush=True)
-        if asked.json:  # after each: a run that is cut short keeps what it has
+        if asked.json:  # after each: an interrupted run keeps its results
             kept = {"machine": machine, "size": vars(size), "rows": rows, "claims": claims(rows)}
             asked.json.write_text(json.dumps(kept, indent=1) + "\n")
     print("", *claims(rows), sep="\n")

@@ -1,14 +1,14 @@
-"""What do models that write in parallel cost and reach: AR, CTC, mask-predict, on Multi30k.
+"""How fast and how good are parallel decoders: AR, CTC, mask-predict, on Multi30k.
 
     python bench/parallel.py multi30k --json results/parallel-h200.json --minutes 9
     python bench/parallel.py multi30k --quick
 
 The folder has train, val and test_2016_flickr, each .de.gz and .en.gz. A teacher (AR 6-6) is
-trained alone and writes the distilled targets; what writes in parallel starts from its weights,
-unless --cold. Then all other rows of the table are trained at the same time, each in a process of
-its own, until the time is up, and judged on test 2016. At the end, on a machine that does nothing
-else, each way to write is timed, one sentence at a time and 64 at once. Rows go into the file as
-they come.
+trained alone and writes the distilled targets; parallel decoders start from its weights, unless
+--cold. Then all other rows of the table are trained at the same time, each in a process of its own,
+until the time is up, and evaluated on test 2016. At the end, when nothing else runs, each way to
+decode is timed, one sentence at a time and 64 at once. Rows are written to the file as they are
+measured.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from manyheads.tasks.seq2seq.model import Translator
 from manyheads.training.run import Run
 
 DEPTH = 6
-TEACHING, TIMING = 130, 100  # seconds of the whole for the teacher, and for the stop watch
+TEACHING, TIMING = 130, 100  # seconds of the total time for the teacher, and for timing
 RATES = {"transformer": 3e-3, "ctc": 2e-3, "mask-predict": 2e-3, "latent": 2e-3}
-STEPS = {"transformer": 2000}  # others until the time is up
+STEPS = {"transformer": 2000}  # others train until the time is up
 MOST = 12_000
 QUICK = [
     *("network.width=32", "network.heads=2", "network.ffn_width=64", "codec.size=400"),
@@ -87,7 +87,7 @@ def rivals_of(asked: argparse.Namespace) -> list[Rival]:
 
 
 def run_row(asked: argparse.Namespace) -> None:
-    """In a process of its own: train one row until its time is up, and judge it."""
+    """In a process of its own: train one row until its time is up, and evaluate it."""
     rival = rivals_of(asked)[asked.row]
     run = Run(asked.work / rival.folder(asked.targets))
     request, deadline = request_for(rival, asked.targets, asked), asked.until - time.time()
@@ -117,7 +117,7 @@ def read_test(asked: argparse.Namespace) -> list[Example]:
 def start_row(
     asked: argparse.Namespace, number: int, targets: str, until: float, *more: str
 ) -> tuple[subprocess.Popen[bytes], Path]:
-    """The process, and its log."""
+    """Start the process of a row; return it and its log file."""
     given = ["--work", str(asked.work), "--row", str(number), "--targets", targets]
     flags = [f"--{name}" for name in ("quick", "cold") if getattr(asked, name)]
     log = asked.work / f"{number}-{targets}{''.join(more)}.log"

@@ -2,7 +2,7 @@
 
     python bench/relative.py                        forward + backward, B x L = 16,384 tokens
     python bench/relative.py --tiles                the fused kernel in other tiles
-    python bench/relative.py --json results/x.json  the same, kept
+    python bench/relative.py --json results/x.json  write the results to a file
     python bench/relative.py --quick                toy sizes, to see that it runs
 
 Plain causal SDPA, which has no such term, is the limit: ratios are to it, in one run. Times are
@@ -31,7 +31,7 @@ from manyheads.attention.kernels.relative import Skewed, Tiles
 
 H, C = 8, 64
 SHAPES = (16, 1024), (8, 2048), (4, 4096), (2, 8192)
-LONGEST = 32_768  # one sequence that trains where all pairs would not fit
+LONGEST = 32_768  # tokens of one sequence, of which all pairs would not fit into memory
 TRIED = tuple(
     Tiles(size, warps, stages, warps, *(backward,) * 3)
     for size, warps, stages, backward in (
@@ -45,7 +45,7 @@ TRIED = tuple(
         (128, 8, 2, 1),
     )
 )
-Attend = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # of query, key, value and the table
+Attend = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # query, key, value and the table
 
 
 # ---- the ways ----------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ def limit(query: Tensor, key: Tensor, value: Tensor, table: Tensor) -> Tensor:
 
 
 def skew(query: Tensor, key: Tensor, value: Tensor, table: Tensor) -> Tensor:
-    """As Music Transformer writes it: all products, padded and read with another stride."""
+    """Attend as in Music Transformer: all products, padded and read with another stride."""
     length = query.shape[2]
     back = table[0, :, :length]  # distances from 1 - L to 0
     padded = F.pad(query @ back.mT, (1, 0))
@@ -67,7 +67,7 @@ def skew(query: Tensor, key: Tensor, value: Tensor, table: Tensor) -> Tensor:
 
 
 def through(kernel: Kernel, batch: int, length: int, relative: RelativeContent) -> Attend | None:
-    """A kernel of ours; None where it refuses."""
+    """Return one of our kernels; None where it refuses."""
     at = line(length, device=relative.key_tables.device)
     dtype = relative.key_tables.dtype
     work = Work(
@@ -93,7 +93,7 @@ def ways(batch: int, length: int, relative: RelativeContent, cuda: bool) -> dict
 
 
 def tensors(batch: int, length: int, options: dict[str, Any]) -> list[Tensor]:
-    """Query, key, value and a gradient, laid out as a model makes them: (B, L, H, C)."""
+    """Return query, key, value and a gradient, laid out as in a model: (B, L, H, C)."""
     made = [torch.randn(batch, length, H, C, **options).transpose(1, 2) for _ in range(4)]
     return [x.requires_grad_(i < 3) for i, x in enumerate(made)]
 
@@ -108,7 +108,7 @@ def stepping(way: Attend, inputs: list[Tensor], table: Tensor) -> Callable[[], N
 
 
 def milliseconds(once: Callable[[], None], cuda: bool, rounds: int) -> float:
-    """The median of rounds of a few runs each, after warming up."""
+    """Return the median of rounds of a few runs each, after a warm-up."""
 
     def wait() -> None:
         if cuda:
@@ -126,7 +126,7 @@ def milliseconds(once: Callable[[], None], cuda: bool, rounds: int) -> float:
 
 
 def peak(once: Callable[[], None], cuda: bool) -> float | None:
-    """GiB taken beyond what was there; unknown on a CPU."""
+    """Return the peak memory in GiB beyond what was in use; None on a CPU."""
     if not cuda:
         return None
     torch.cuda.synchronize()
@@ -163,7 +163,7 @@ def measured(
 
 
 def tiled(batch: int, length: int, relative: RelativeContent) -> dict[str, Attend]:
-    """The fused kernel in each of the tiles; those the chip has no room for are left out."""
+    """Return the fused kernel with each tile size that fits on the chip."""
     named = {"sdpa, no relative term": limit}
     for tiles in TRIED:
         way = through(Skewed(tiles), batch, length, relative)

@@ -1,14 +1,14 @@
 """How fast does a Transformer-base learn: ours, Hugging Face's Marian and torch's nn.Transformer.
 
     python bench/training.py                        a table on this machine
-    python bench/training.py --json results/x.json  the same, kept
+    python bench/training.py --json results/x.json  write the results to a file
     python bench/training.py --only ours            one of the three, in every way
     python bench/training.py --quick                toy sizes, to see that it runs
 
-One claim: the same step, the same batch and the same count of operations for all three, each in
-one process after another's memory is freed. A step is forward, loss, backward and AdamW over tokens
-that are all there: no padding. Each network is as its makers build it, of the same measures:
-nn.Transformer also drops attention weights, Marian adds a bias to its scores.
+One claim: the same step, the same batch and the same count of operations for all three, in one
+process, each after the memory of the one before is freed. A step is forward, loss, backward and
+AdamW, without padding. Each network is as its authors build it, with the same sizes: nn.Transformer
+also has dropout on attention weights, Marian adds a bias to its logits.
 
 B batch, S source tokens, T target tokens, V vocabulary.
 """
@@ -51,22 +51,22 @@ DROPOUT = 0.1
 
 @dataclass(frozen=True)
 class Size:
-    """The measures of the network and of its batch."""
+    """The sizes of the network and of its batch."""
 
     width: int = 512
-    depth: int = 6  # of the encoder, and again of the decoder
+    depth: int = 6  # of the encoder and of the decoder, each
     heads: int = 8
     inner: int = 2048
     vocabulary: int = 32_000
     batch: int = 400
-    length: int = 64  # of each source and of each target
+    length: int = 64  # of each source and each target
 
     @property
     def tokens(self) -> int:
-        return self.batch * self.length  # on the target's side
+        return self.batch * self.length  # target tokens
 
     def operations(self) -> int:
-        """Of one step: 6 for each weight of a product and each token that it meets.
+        """Return the operations of one step: 6 for each weight of a matrix product and each token.
 
         2 forward and 4 backward. Attention compares each token with `length` others, causal or not.
         """
@@ -100,7 +100,7 @@ def ours(size: Size, device: torch.device) -> tuple[nn.Module, Scores]:
     writes = Stack.of(shape, Causal(), position=Sinusoidal(), cross=True)
     model = EncoderDecoder(Encoder(words, reads), Decoder(words, writes, Tied(words))).to(device)
     at, seen = line(size.length, device=device), Everything()
-    # What is seen is said: its default value is one that torch's compiler stumbles over.
+    # The pattern is given: torch.compile cannot handle its default value.
     return model, lambda source, target: model(Tokens(source, at, seen), Tokens(target, at, seen))
 
 
@@ -141,7 +141,7 @@ def of_torch(size: Size, device: torch.device) -> tuple[nn.Module, Scores]:
 
 
 class OfTorch(nn.Module):
-    """nn.Transformer with what it lacks: an embedding, tied to the scores, and sinusoids."""
+    """nn.Transformer with what it lacks: tied embeddings and sinusoidal positions."""
 
     mask: Tensor
     waves: Tensor
@@ -181,10 +181,10 @@ NETWORKS: dict[str, Callable[[Size, torch.device], tuple[nn.Module, Scores]]] = 
 
 @dataclass(frozen=True)
 class Way:
-    """How a step is run: as it stands, or compiled with these options; in which weights."""
+    """How to run a step: plain or compiled with these options; and the dtype of the weights."""
 
     compile: dict[str, Any] | None = None
-    weights: torch.dtype = torch.float32  # below 32 bits a copy in 32 is what AdamW moves
+    weights: torch.dtype = torch.float32  # with 16 bits, AdamW updates a float32 copy
     who: frozenset[str] = field(default_factory=lambda: frozenset(NETWORKS))
 
 
@@ -198,7 +198,7 @@ WAYS: dict[str, Way] = {
 
 
 class Step:
-    """One step of training, again and again over the same batch."""
+    """One training step, repeated on the same batch."""
 
     def __init__(self, network: str, way: Way, size: Size, device: torch.device):
         torch.manual_seed(0)
@@ -210,7 +210,7 @@ class Step:
         self.weights = list(self.model.parameters())
         self.optimizer = torch.optim.AdamW(self.masters or self.weights, lr=1e-4, fused=True)
         shape = (3, size.batch, size.length)
-        # From 2 on: Marian takes 0 for padding and 1 for the end.
+        # Ids from 2: Marian takes 0 for padding and 1 for the end.
         self.batch = torch.randint(2, size.vocabulary, shape, device=device)
 
         def loss(source: Tensor, target: Tensor, labels: Tensor) -> Tensor:
@@ -239,7 +239,7 @@ class Step:
 
 
 class Clock:
-    """Milliseconds of a block of steps that follow each other, by the device's own clock."""
+    """Measures the milliseconds of a block of steps in a row, by the device's own clock."""
 
     def __init__(self, device: torch.device):
         self.cuda = device.type == "cuda"
@@ -260,7 +260,7 @@ class Clock:
 
 
 def measured(name: str, how: str, size: Size, device: torch.device, blocks: int) -> dict[str, Any]:
-    """One row: built, warmed up, measured; freed when this returns."""
+    """Return one row: build, warm up, measure; the memory is freed when this returns."""
     began, clock, cuda = time.perf_counter(), Clock(device), device.type == "cuda"
     step = Step(name, WAYS[how], size, device)
     first = float(step())
@@ -286,7 +286,7 @@ def measured(name: str, how: str, size: Size, device: torch.device, blocks: int)
 
 
 def freed() -> None:
-    """Nothing of one row is left to the next, nor what was compiled for it."""
+    """Free the memory of a row and its compiled code before the next one."""
     torch.compiler.reset()
     gc.collect()
     if torch.cuda.is_available():
@@ -302,7 +302,7 @@ def shown(row: dict[str, Any]) -> str:
 
 
 def claim(rows: list[dict[str, Any]]) -> str:
-    """Our best against the best of the others, both of this run."""
+    """Compare our best with the best of the others, both in this run."""
     best = {
         mine: max(
             (row for row in rows if (row["network"] == "ours") == mine),
@@ -348,7 +348,7 @@ def main() -> None:
                 break
             freed()
             print(shown(rows[-1]), flush=True)
-            if asked.json:  # after each: a run that is cut short keeps what it has
+            if asked.json:  # after each: an interrupted run keeps its results
                 kept = {"machine": machine, "size": vars(size), "rows": rows, "claim": claim(rows)}
                 asked.json.write_text(json.dumps(kept, indent=1) + "\n")
     print(f"\n{claim(rows)}")

@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 _STUB = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
 _IMPORTS = [node for node in _STUB.body if isinstance(node, ast.ImportFrom)]
 _MODULE_OF = {alias.name: node.module or "" for node in _IMPORTS for alias in node.names}
-# Words that a script has for itself: `from manyheads import *` leaves them alone.
+# Names that scripts often use themselves: `from manyheads import *` leaves them out.
 _BY_NAME = {"line", "read", "plan", "kernel", "choose", "sample"}
 __all__ = [name for name in _MODULE_OF if name not in _BY_NAME]
 

@@ -1,4 +1,4 @@
-"""What a Python user calls: load a model, train one."""
+"""The Python API: load a model, train a model."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def train(
 ) -> Model:
     """train("translation", source="a.de", target="a.en", out="runs/de-en", training={"steps": 900})
 
-    What `manyheads train` does, and the model of the run. A task has the files that the command
-    has options for, and the settings of its recipe; a recipe in a file takes the place of a task.
-    What the command shows is shown, unless a `callback` is there to be told.
+    Do what `manyheads train` does, and return the trained model. Keyword arguments are the files
+    of the task, named like the options of the command, and the settings of its recipe. The path
+    of a recipe can replace the name of the task. Progress is printed unless there is a `callback`.
     """
     what, kind = str(task), network if isinstance(network, str) else None
     if isinstance(network, Mapping):
@@ -58,7 +58,7 @@ def train(
 
 
 def sort_arguments(what: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Files of a task by name, and settings as the command line has them."""
+    """Split keyword arguments into files by name and settings such as "network.width=512"."""
     family = find_recipe(what) if what in task_names() else recipe_in(Path(what))
     groups = [one.name for one in fields(cast(Any, family)) if one.name != "task"]
     files, settings = dict[str, Any](), list[str]()
@@ -71,7 +71,7 @@ def sort_arguments(what: str, given: Mapping[str, Any]) -> tuple[dict[str, Any],
                 get_origin(kind),
             }:
                 files[name] = file_value(kind, value)
-            else:  # a number, or another file than a recipe says
+            else:  # a number, or a file that replaces one of a recipe
                 settings += flatten_setting(f"data.{name}", value)
         elif name in groups:
             settings += flatten_setting(name, value)
@@ -84,7 +84,7 @@ def sort_arguments(what: str, given: Mapping[str, Any]) -> tuple[dict[str, Any],
 
 
 def file_value(kind: Any, value: Any) -> Any:
-    """As the task's data has it: a path or a word, or several."""
+    """Convert a value to the type of its field in the task's data: a path, a string, or a tuple."""
     if get_origin(kind) is tuple:
         one = get_args(kind)[0]
         return tuple(map(one, [value] if isinstance(value, str | Path) else value))

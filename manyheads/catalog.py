@@ -1,4 +1,4 @@
-"""Which models there are, and where: folders of runs, and those of the package; without torch."""
+"""Find models: the folders of runs and those of the package; without torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BUILT_IN = Path(__file__).parent / "builtin"
 
 
 def find_model(model: str | Path) -> Path:
-    """The folder of a model."""
+    """Return the folder of a model, given as a folder or as the name of a built-in model."""
     for folder in (Path(model), BUILT_IN / str(model)):
         if (folder / RECIPE).exists():
             return folder
@@ -22,7 +22,7 @@ def find_model(model: str | Path) -> Path:
 
 
 def find_task_name(model: str | Path) -> str:
-    """What a model was trained for, as its recipe says."""
+    """Return the task that a model was trained for, from its recipe."""
     return peek_field(find_model(model) / RECIPE, "task") or ""
 
 
@@ -32,7 +32,7 @@ def built_in() -> list[str]:
 
 
 def complete_model(begun: str) -> list[str]:
-    """The names and the folders that begin so, for a shell."""
+    """Return the names and folders of models that start with `begun`, for a shell."""
     runs = (path.parent for path in Path().glob(f"{begun}*/{RECIPE}"))
     below = (path.parent for path in Path().glob(f"{begun}*/*/{RECIPE}"))
     names = (name for name in built_in() if name.startswith(begun))

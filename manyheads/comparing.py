@@ -1,4 +1,4 @@
-"""The lecture's table, measured: what a layer of each network costs, and how far it carries.
+"""Compare networks on one corpus: the cost of a layer, how far it carries, and the scores.
 
 N tokens of a sequence.
 """
@@ -28,8 +28,8 @@ from manyheads.training.run import METRICS, RECIPE, TIMES, Run
 from manyheads.training.trainer import Callback
 from manyheads.training.weights import count_parameters
 
-SPEED = "_per_second"  # what the name of a speed in a log ends with
-WORDS = 64  # of the little vocabulary that a layer is measured with
+SPEED = "_per_second"  # ending of the name of a speed in a log
+WORDS = 64  # size of the small vocabulary that a layer is measured with
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class MeasuredLayer:
     """One layer of an encoder over a sequence of N tokens."""
 
     operations: int  # multiplications and additions
-    reaches: tuple[int, ...]  # how far from a token it takes what it makes of it; dilated, each
-    steps: int  # that must follow each other: no machine is quick enough to save one
+    reaches: tuple[int, ...]  # how many tokens far a token has an effect; one for each kind
+    steps: int  # that must follow each other, on any machine
 
     def path(self, length: int) -> int:
-        """Steps between the first token and the last, in one layer or through several.
+        """Return the steps from the first token to the last, in one layer or through several.
 
-        Layers come in their order, and from the first again where there are too few.
+        Layers are used in order, and from the first again where there are too few.
         """
         way = layers = 0
         while way < length - 1:
@@ -53,7 +53,7 @@ class MeasuredLayer:
 
 
 def layer_of(network: NetworkConfig, length: int) -> MeasuredLayer:
-    """Counted while it runs, and its reach by what a token changes."""
+    """Count the operations of a layer as it runs; measure its reach by changing a token."""
     layers = single_layers(network)
     reaches = {layer: measure_reach(layer, length) for layer in dict.fromkeys(layers)}
     if not any(reaches.values()):
@@ -67,14 +67,14 @@ def layer_of(network: NetworkConfig, length: int) -> MeasuredLayer:
     one = count_operations(layers[0], length)
     return MeasuredLayer(
         operations=count_operations(double_depth(layers[0]), length)
-        - one,  # without what lies around layers
+        - one,  # without what is outside layers
         reaches=tuple(reaches[layer] for layer in layers),
         steps=length if network.kind == "recurrent" else 1,
     )
 
 
 def single_layers(network: NetworkConfig) -> list[Any]:
-    """Networks of one layer: one for all, or one for each that differs."""
+    """Return networks of one layer: a single one, or one for each dilation or pattern."""
     if isinstance(network, ConvolutionalConfig):
         return [replace(network, depth=1, dilations=(d,)) for d in network.dilations or (1,)]
     if isinstance(network, TransformerConfig):
@@ -86,25 +86,25 @@ def single_layers(network: NetworkConfig) -> list[Any]:
 
 
 def double_depth(network: Any) -> Any:
-    """With its one layer twice."""
+    """Return the network with its one layer twice."""
     more = {"dilations": network.dilations * 2} if network.kind == "convolutional" else {}
     return replace(network, depth=2, **more)
 
 
 def count_operations(network: NetworkConfig, length: int) -> int:
-    """Of the encoder, forward."""
+    """Count the operations of a forward pass of the encoder."""
     encoder, tokens = plain_encoder(network), Tokens(torch.zeros(1, length).long(), line(length))
     counter = FlopCounterMode(display=False)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a setting for GPUs that the switch below touches
-        # Without mkldnn a recurrent layer runs as the products it is made of: they are counted.
+        warnings.simplefilter("ignore")  # about a GPU setting that the flag below touches
+        # Without mkldnn a recurrent layer runs as matrix products, which are counted.
         with torch.no_grad(), torch.backends.mkldnn.flags(enabled=False), counter:
             encoder(tokens)
     return counter.get_total_flops()
 
 
 def measure_reach(network: NetworkConfig, length: int) -> int:
-    """The farthest token that the first of the sequence changes."""
+    """Return the index of the farthest token whose output changes with the first token."""
     encoder = plain_encoder(network).double()
     ids = torch.zeros(2, length).long()
     ids[1, 0] = 1
@@ -129,7 +129,7 @@ def plain_encoder(network: NetworkConfig) -> nn.Module:
 
 @dataclass(frozen=True)
 class Compared:
-    """One network after its run."""
+    """The measurements of one trained network."""
 
     kind: str
     parameters: int
@@ -152,7 +152,7 @@ class Compared:
 
 
 class Planned(NamedTuple):
-    """A network before its run."""
+    """A network to be trained."""
 
     recipe: Any
     run: Run
@@ -160,10 +160,10 @@ class Planned(NamedTuple):
 
 
 def plan_runs(recipes: Sequence[Any], out: Path, length: int) -> list[Planned]:
-    """A run for each kind of network; what cannot be is refused before the first is trained."""
+    """Plan a run for each recipe; refuse what cannot work before the first is trained."""
     plans = []
     for recipe in recipes:
-        # Padded for all: only attention could do with less, and the budget is to be the same.
+        # Padded for all: only a transformer can pack, and all need the same budget.
         own = replace(recipe, layout="padded") if hasattr(recipe, "layout") else recipe
         run = Run(out / own.network.kind)
         if (run / RECIPE).exists() and load(type(own), run / RECIPE) != own:
@@ -185,10 +185,10 @@ def compare(
     length: int = 32,
     asked_to_stop: Callable[[], bool] = lambda: False,
 ) -> list[Compared]:
-    """Train networks, each of its recipe, on the same pairs.
+    """Train a network for each recipe, on the same corpus; return those that came to their end.
 
-    Those that came to their end; what is in the folder already is gone on with. A network that
-    fails is told and left out, so that it does not cost the others.
+    Runs that are in the folder already are resumed. A network that fails is reported and left out,
+    so that it does not cost the others.
     """
     rows = []
     for own, run, layer in plan_runs(recipes, out, length):
@@ -196,7 +196,7 @@ def compare(
         if world.broadcast(int(asked_to_stop())):
             break
         callback.say(f"== {kind}")
-        if not world.broadcast(int((run / RECIPE).exists())):  # all processes begin it, or none
+        if not world.broadcast(int((run / RECIPE).exists())):  # all processes prepare it, or none
             prepare_run(own, run, gathered, world)
         try:
             ended = resume_run(run, world, callback, asked_to_stop)
@@ -233,7 +233,7 @@ def measure_run(recipe: Any, run: Run, layer: MeasuredLayer, length: int) -> Com
 
 
 def format_comparison(rows: list[Compared]) -> str:
-    """As Markdown, for a terminal and a file alike."""
+    """Format the comparison as Markdown, for a terminal and a file."""
     cells = [
         {
             "network": row.kind,

@@ -1,4 +1,4 @@
-"""Ways to write a translation, trained on one corpus and compared: how good, and how fast."""
+"""Train several kinds of decoders for translation on one corpus; compare quality and speed."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ RAW, DISTILLED = "raw", "distilled"
 TARGETS = (RAW, DISTILLED)
 BATCH = 64
 TIMED = 50  # sentences that are timed one by one, and a tenth as many batches of 64
-ALL = 1 << 24  # tokens: a batch is not cut
+ALL = 1 << 24  # tokens: so many that no batch is cut
 NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Rival(NamedTuple):
-    """A network, and the ways in which it can write."""
+    """A network, and the ways in which it can decode."""
 
     name: str
     kind: str
@@ -58,8 +58,8 @@ class Rival(NamedTuple):
 
 
 def make_rivals(depth: int) -> list[Rival]:
-    """The first is the teacher; all have as many layers, or as the honest rival more that read and
-    one that writes.
+    """Return the networks to compare; the first is the teacher. All have `depth` encoder and
+    decoder layers, but one: it has twice as many encoder layers and a single decoder layer.
     """
     searches = {"greedy": {"beam": 1}, f"beam {BEAM}": {"beam": BEAM}}
     alike, once = f"network.depth=[{depth}, {depth}]", {"": NONE}
@@ -80,8 +80,8 @@ def make_rivals(depth: int) -> list[Rival]:
 def ask_for(
     rival: Rival, targets: str, asked: Request, out: Path, rivals: Sequence[Rival]
 ) -> Request:
-    """What to train: as was asked for, with the network of the rival, and its teacher if any. What
-    writes in parallel learns slowly from nothing: it starts from the weights of the first.
+    """Return the request for a rival: its network, and the teacher if targets are distilled.
+    Parallel decoders learn slowly from nothing: they start from the weights of the first rival.
     """
     own = [one for one in asked.settings if not one.startswith("network.depth")]
     first = out / rivals[0].folder(RAW)
@@ -104,8 +104,8 @@ def train_until(
     deadline: float = math.inf,
     minutes: float | None = None,
 ) -> bool:
-    """Begin it, or go on with what is there, until it ends or a time comes (monotonic), in as many
-    steps as fit into so many minutes; whether it ended.
+    """Start a run, or resume it, until it ends or until `deadline` (time.monotonic()); with
+    `minutes`, in as many steps as fit. Return whether it ended.
     """
     device = torch.device(request.device)
     world = World(device=device, limited=device.type == "cuda")
@@ -128,7 +128,7 @@ def train_until(
 def measure_ways(
     rival: Rival, targets: str, run: Run, examples: Sequence[Example], device: str | None
 ) -> Iterator[dict[str, Any]]:
-    """A row for each way in which a trained rival writes."""
+    """Yield a row for each way in which a trained rival decodes."""
     model = cast(Translator, load(run.folder, device))
     for way, settings in rival.ways.items():
         how, names = DecodingConfig(**settings), (rival.name, targets, way)
@@ -161,9 +161,9 @@ def measure_speed(
 
 
 class BatchTimes(NamedTuple):
-    """What batches took, and in how many passes."""
+    """The times of batches, and their decoder passes."""
 
-    milliseconds: list[float]  # a sentence, one for each batch
+    milliseconds: list[float]  # per sentence, one for each batch
     passes: list[int]
 
     def describe(self, name: str) -> dict[str, float]:
@@ -175,8 +175,8 @@ class BatchTimes(NamedTuple):
 def time_batches(
     model: Translator, examples: Sequence[Example], how: DecodingConfig, size: int
 ) -> BatchTimes:
-    """Sentences in the order of the corpus, so many at once; all of them once before, so that what
-    is recorded or compiled at a first call is so by then.
+    """Time batches of `size` sentences in the order of the corpus. All run once before, so that
+    whatever a first call records or compiles is ready.
     """
     some = list(examples[: TIMED if size == 1 else max(1, TIMED // 10) * size])
     rows = model.task.codecs.source.encode_all([one.source for one in some])
@@ -199,21 +199,21 @@ def time_batches(
 
 
 def count_passes(model: Translator, how: DecodingConfig, tokens: int) -> int:
-    """Of the decoder, one after another, for a text of so many tokens with its end."""
+    """Return the sequential decoder passes for a text of `tokens` tokens, its end included."""
     if isinstance(model.network, ParallelNetwork):
         return model.network.count_passes(how, tokens)
     return tokens
 
 
 def count_repeats(texts: Sequence[str]) -> float:
-    """The share of words that are the same as the one before: "a a b" has a third"""
+    """Return the share of words that are equal to the one before: a third in "a a b"."""
     words = [text.split() for text in texts]
     same = sum(sum(map(str.__eq__, row[1:], row)) for row in words)
     return same / max(1, sum(map(len, words)))
 
 
 def format_rows(rows: Sequence[Mapping[str, Any]]) -> str:
-    """As Markdown, for a terminal and a file alike."""
+    """Format the rows as Markdown, for a terminal and a file."""
     return format_table(
         [
             {
@@ -236,8 +236,9 @@ def format_rows(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def draw_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Speed against quality: a point for each way to write, hollow where targets are raw; a line
-    joins those of one model."""
+    """Draw speed against quality: a point for each way to decode, hollow for raw targets; a line
+    joins the points of one model.
+    """
     figure, axes = make_figure("ab", (11, 4.6))
     names = list(dict.fromkeys(row["model"] for row in rows))
     for axis, size in ((axes["a"], 1), (axes["b"], BATCH)):

@@ -1,4 +1,4 @@
-"""A first minute: a trained model translates, a small one learns to before your eyes."""
+"""The demo: a trained model translates, then a small one is trained on screen."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TRAINING = Training(
 
 
 def run(out: Path, steps: int | None = None) -> None:
-    """Translate, train, compare, look."""
+    """Translate with the built-in model, train a small one, compare them, and draw attention."""
     began, console = time.perf_counter(), Console(highlight=False)
     out.mkdir(parents=True, exist_ok=True)
     model = load("de-en", "cpu")
@@ -100,7 +100,7 @@ def side_by_side(model: Translator, learned: Translator) -> Table:
 
 
 def find_free_folder(out: Path) -> Run:
-    """A folder that no earlier demo has filled: run, run-2, run-3"""
+    """Return a run in a folder that does not exist yet: run, run-2, run-3"""
     number = 1
     while (folder := out / ("run" if number == 1 else f"run-{number}")).exists():
         number += 1

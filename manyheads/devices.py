@@ -1,4 +1,4 @@
-"""Which device computes, how a tensor comes there, and how many threads share a product."""
+"""Choose a device and the number of CPU threads, and send tensors to a device."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ Made = TypeVar("Made")
 
 
 def send(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """The tensor on that device. The host does not wait for a copy to a GPU: of memory that stays
-    in its place the GPU takes it when it comes to it.
+    """Return the tensor on that device. The host does not wait for a copy to a GPU: pinned memory
+    can be copied later, when the GPU reaches it.
     """
     if torch.device(device).type == "cuda" and tensor.device.type == "cpu":
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
 
 
-# Multiplications of a product that one core has done in less than a millisecond. Two threads gain
-# half of that; where others have one of their cores, each product waits up to 25 ms for it.
+# Multiplications of a matrix product that one core computes in less than a millisecond. A second
+# thread saves half of that; if its core is busy, each product waits for it for up to 25 ms.
 LIGHT = 2**23
 SAID = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def threads_are_set() -> bool:
-    """Whether a person has said how many: that stands."""
+    """Whether the user set the number of threads in the environment: then it is kept."""
     return any(os.environ.get(name) for name in SAID)
 
 
-WORK: WeakKeyDictionary[nn.Module, float] = WeakKeyDictionary()  # of networks that were asked
+WORK: WeakKeyDictionary[nn.Module, float] = WeakKeyDictionary()  # what `work_of` has computed
 
 
 def work_of(network: object) -> float:
-    """Multiplications for one token in a product of this network, on the average."""
+    """Return the multiplications for one token in a matrix product of this network, on average."""
     if not isinstance(network, nn.Module):
         return 0.0
     if network not in WORK:
@@ -55,7 +55,7 @@ def work_of(network: object) -> float:
 
 @contextmanager
 def use_threads(threads: int) -> Iterator[None]:
-    """So many for a while."""
+    """Compute with this number of threads inside the `with` block."""
     before = torch.get_num_threads()
     if threads == before:
         yield
@@ -70,17 +70,17 @@ def use_threads(threads: int) -> Iterator[None]:
 def use_threads_for(
     network: object, tokens: Tensor, light: float | None = None
 ) -> AbstractContextManager[None]:
-    """Inside, one thread where the products of a network for so many tokens are light, all where
-    they are heavy: by their size, never by a clock.
+    """Inside the `with` block, use one thread if the matrix products for these tokens are light,
+    and all threads if they are heavy: decided by their size, never by a clock.
     """
     few = tokens.is_cpu and work_of(network) * tokens.numel() < (LIGHT if light is None else light)
     return use_threads(1 if few and not threads_are_set() else torch.get_num_threads())
 
 
 def map_in_threads(work: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:
-    """What the work makes of each item, in their order; several at once where there are threads.
+    """Return work(item) for each item, in order; several at once where there are threads.
 
-    Each computes with one thread. Two that share every product wait for each other at each.
+    Each item is computed by one thread: two that share every product wait for each other.
     """
     threads = torch.get_num_threads()
     if min(threads, len(items)) < 2:
@@ -88,7 +88,7 @@ def map_in_threads(work: Callable[[Item], Made], items: Sequence[Item]) -> list[
     dtype, rounded = torch.get_autocast_dtype("cpu"), torch.is_autocast_enabled("cpu")
 
     def work_alike(item: Item) -> Made:
-        with torch.autocast("cpu", dtype, rounded):  # a thread has its own
+        with torch.autocast("cpu", dtype, rounded):  # each thread has its own autocast
             return work(item)
 
     pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
@@ -96,31 +96,31 @@ def map_in_threads(work: Callable[[Item], Made], items: Sequence[Item]) -> list[
         return [*pool.map(work_alike, items)]
     finally:
         pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(threads)  # a thread says it for all that come after it
+        torch.set_num_threads(threads)  # the 1 of the pool holds for later threads too
 
 
 ON_FREE, ON_REQUEST = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
 
 
 def keep_freed_memory() -> bool:
-    """Let glibc hold what is freed, up to a gigabyte, for this process: what is given back at each
-    step is cleared page by page when the next step asks for it, a sixth of the time of small ones.
+    """Let glibc keep up to a gigabyte of freed memory for this process. Memory that is returned at
+    each step is cleared page by page at the next one, a sixth of the time of small steps.
 
-    False where there is no glibc; what a person has said in the environment stands.
+    Return False without glibc, or if the environment sets MALLOC_ variables: those are kept.
     """
     if not sys.platform.startswith("linux") or any(x.startswith("MALLOC_") for x in os.environ):
         return False
     choose = getattr(ctypes.CDLL(None), "mallopt", None)
     if choose is None:
         return False
-    # Where a gigabyte is refused, requests of 32 MB at most are taken from what is held.
+    # If a gigabyte is refused, only requests of at most 32 MB reuse freed memory.
     return any(choose(ON_REQUEST, most) for most in (2**30, 2**25)) and bool(choose(ON_FREE, 2**30))
 
 
 def find_fastest_threads(
     attempt: Callable[[], object], rounds: int = 2
 ) -> tuple[int, dict[int, float]]:
-    """Whether one thread or all are done sooner, and the seconds of each at their best."""
+    """Time one thread against all; return the faster number and the best seconds of each."""
     took: dict[int, float] = {}
     for threads in (1, torch.get_num_threads()) * rounds:
         with use_threads(threads):

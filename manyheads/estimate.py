@@ -1,5 +1,5 @@
-"""What a run would take, measured before it is begun: it is prepared in a folder that is dropped,
-and some steps and a validation are timed on the device that it would use.
+"""Estimate the memory and time of a run before it begins: prepare it in a temporary folder, and
+time some steps and a validation on the device that it would use.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from manyheads.training.weights import count_parameters
 
 
 def estimate(recipe: Any, gathered: Any, device: torch.device) -> str:
-    """Parameters, tokens, memory and time, in words."""
+    """Return the parameters, epochs, memory and time of a run, as text."""
     recipe, training = find_task(recipe.task).shorten(recipe), recipe.training
     with TemporaryDirectory() as folder:
         run = Run(Path(folder) / "run")

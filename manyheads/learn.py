@@ -1,4 +1,4 @@
-"""From what a person asks to a trained model: every setting, a folder, the training."""
+"""From a user's request to a trained model: resolve the recipe, prepare the folder, train."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ from manyheads.training.weights import adopt
 
 @dataclass(frozen=True)
 class Request:
-    """What a person asks for: a task with its files, or a recipe in a file; and settings.
+    """What the user asks for: a task with its files, or a recipe file; and settings.
 
-    What is no task is a recipe, and that says what the options would.
+    If `what` is not the name of a task, it is a recipe file, which has network and start_from.
     """
 
     what: str  # the name of a task, or the path of a recipe
@@ -72,7 +72,7 @@ class Request:
             raise ValueError(f"{what} says where to start; start_from={self.start_from} changes it")
 
     def recipe_source(self) -> RecipeSource:
-        """A recipe's own words, or the files of a task."""
+        """Return where the recipe comes from: the recipe file, or the task and its files."""
         if self.what not in task_names():
             return RecipeSource.in_file(Path(self.what), self.settings)
         family = find_recipe(self.what)
@@ -80,26 +80,26 @@ class Request:
 
 
 def resolve(request: Request, corpus: Any = None) -> tuple[Any, Any]:
-    """The recipe that was asked for, with every choice made, and its corpus."""
+    """Return the recipe with every setting resolved, and its corpus."""
     source = request.recipe_source()
     said = read_part(source.family, "start_from", source.text, source.settings)
     named = said or request.start_from
     folder = None if named is None else find_model(named)
     start = None if folder is None else load_recipe(folder / RECIPE)
     asked = Choice(request.device, request.network, request.preset, start)
-    first = source.choose(0, asked, folder)  # mistakes are told before a long corpus is read
+    first = source.choose(0, asked, folder)  # report mistakes before reading a long corpus
     task = find_task(source.task)
     if corpus is None:
         corpus = task.gather(first)
     recipe = task.settle(source.choose(corpus.tokens, asked, folder), corpus)
-    # So that the recipe can be used from any folder.
+    # Make paths absolute, so that the recipe can be used from any folder.
     given = {one.name: getattr(recipe.data, one.name) for one in fields(recipe.data)}
     data = replace(recipe.data, **{name: whole_path(value) for name, value in given.items()})
     return replace(recipe, data=data), corpus
 
 
 def whole_path(value: Any) -> Any:
-    """Of a path, and of each in a list; all else as it is."""
+    """Make a path, or each path in a tuple, absolute; return other values unchanged."""
     if isinstance(value, tuple):
         return tuple(map(whole_path, value))
     return value.absolute() if isinstance(value, Path) else value
@@ -113,12 +113,12 @@ class RecipeSource:
     task: str
     data: Any
     settings: Sequence[str] = ()
-    text: str = ""  # of the recipe
+    text: str = ""  # of the recipe file
     file: str = RECIPE
 
     @classmethod
     def in_file(cls, path: Path, settings: Sequence[str]) -> RecipeSource:
-        """What a recipe says; mistakes in what it learns are told with all others."""
+        """Read a recipe file; mistakes in its task or data are reported with all others."""
         family, text = recipe_in(path), text_of(path)
         task = read_part(family, "task", text, settings)
         data = read_part(family, "data", text, settings, family.files)
@@ -128,7 +128,7 @@ class RecipeSource:
         return cls(family, task, data, settings, text, str(path))
 
     def choose(self, tokens: int, asked: Choice, start_from: Path | None) -> Any:
-        """The recipe for a corpus of so many tokens."""
+        """Return the recipe for a corpus of about `tokens` tokens."""
         network = read_part(self.family, "network", self.text, self.settings, ("kind",))
         if network is not None:
             asked = asked._replace(network=network.kind)
@@ -137,7 +137,7 @@ class RecipeSource:
         except ValueError:
             if network is None:
                 raise
-            # A kind of network that a setting asks for and the task has not: told by `read`.
+            # A setting asks for a kind of network that the task does not have: `read` reports it.
             base = self.family.choose(self.task, self.data, tokens, asked._replace(network=None))
         own: Any = read(self.family, self.text, self.file, self.settings, base)
         if asked.start is not None and own.codec != asked.start.codec:
@@ -148,11 +148,11 @@ class RecipeSource:
 
 
 def start_run(request: Request, run: Run, world: World, minutes: float | None = None) -> float:
-    """Make the folder of the run that was asked for; when it is to stop, on a monotonic clock."""
+    """Make the folder of a run; return the time.monotonic() at which training has to stop."""
     if not world.first:
         world.wait()  # one process reads the corpus; the others find it in the folder
         return math.inf
-    # The folder first: to read a long corpus for a folder that is refused helps nobody.
+    # The folder comes first: it may be refused, and to read a long corpus takes time.
     with run.make_folder():
         recipe, corpus = resolve(request)
         prepare_run(recipe, run, corpus, world)
@@ -173,7 +173,7 @@ def refuse_minutes(minutes: float, settings: Sequence[str]) -> None:
 
 
 def fit_into(minutes: float, recipe: Any, run: Run, world: World) -> str:
-    """Write as many steps into the run's recipe as there is time for; a line to tell of it."""
+    """Set the steps in the run's recipe to what fits into the time; return a line about it."""
     began, meant = time.monotonic(), recipe.training.steps
     pace = measure_pace(Trainer(open_task(recipe, run), run, world))
     left = 60 * minutes - (time.monotonic() - began)
@@ -186,7 +186,7 @@ def fit_into(minutes: float, recipe: Any, run: Run, world: World) -> str:
 
 
 def prepare_run(recipe: Any, run: Run, gathered: Any = None, world: World = World()) -> None:
-    """Make the folder of a run and put all into it that the run will read."""
+    """Make the folder of a run and write everything into it that the run will read."""
     if world.first:
         task = find_task(recipe.task)
         with run.make_folder():
@@ -199,13 +199,13 @@ def prepare_run(recipe: Any, run: Run, gathered: Any = None, world: World = Worl
                 refuse_what_is_no_number(weights, recipe.start_from / WEIGHTS)
                 write_tensors(run / START, weights, note)
             dry_check(recipe, run)
-            # Last: a folder with a recipe is a run that can go on.
+            # Written last: a folder with a recipe is a run that can be resumed.
             write_text(run / RECIPE, write(recipe))
     world.wait()
 
 
 def describe_shortage(recipe: Any, run: Run) -> str:
-    """Where texts are too few for all the pieces that were asked for: how many there are."""
+    """Say how many pieces the vocabulary has if the texts are too few for codec.size."""
     codec = getattr(recipe, "codec", None)
     if recipe.start_from is not None or getattr(codec, "kind", "") not in ("bpe", "unigram"):
         return ""
@@ -217,7 +217,7 @@ def describe_shortage(recipe: Any, run: Run) -> str:
 
 
 def dry_check(recipe: Any, run: Run) -> None:
-    """Refuse now what would fail later: a network that cannot be built, batches without room."""
+    """Refuse now what would fail later: a network that cannot be built, too small batches."""
     find_optimizer(recipe.training.optimizer)
     task = open_task(recipe, run)
     if recipe.start_from is None:
@@ -244,14 +244,14 @@ def resume_run(
     asked_to_stop: Callable[[], bool] = lambda: False,
     deadline: float = math.inf,
 ) -> bool:
-    """Train from where the run stands, until a time (monotonic) at most; whether it ended."""
+    """Train from the last checkpoint, until `deadline` at most; return whether the run ended."""
     recipe = load_recipe(run / RECIPE)
     with run.hold_lock() if world.first else nullcontext():
         trainer = Trainer(open_task(recipe, run), run, world, callback)
         ended = trainer.fit(lambda: asked_to_stop() or time.monotonic() > deadline)
         late = not ended and deadline < math.inf and not asked_to_stop()
         if late and not trainer.due(recipe.training.validate_every):
-            trainer.validate()  # so that what was learned in the time is in the result
+            trainer.validate()  # so that the result includes the last steps
             trainer.save()
         if world.first:
             draw_curves(run)
@@ -259,5 +259,5 @@ def resume_run(
 
 
 def open_task(recipe: Any, run: Run) -> Task:
-    """What a run learns, from its folder alone."""
+    """Open the task of a run, from its recipe and the files in its folder."""
     return find_task(recipe.task).open(recipe, run.folder)

@@ -1,7 +1,7 @@
-"""Trained models: found by name or folder, and loaded.
+"""Find trained models by name or folder, and load them.
 
-A model is a run's folder, or a smaller one with its recipe.yaml, its tokenizer.json or
-codec.json and its weights.safetensors alone; those that come with the package are called by name.
+A model is the folder of a run, or a folder with only its recipe.yaml, its tokenizer.json or
+codec.json, and its weights.safetensors; models that come with the package are loaded by name.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def load(
 @overload
 def load(model: str | Path, device: str | None = None, *, precision: str = "float32") -> Model: ...
 def load(model: str | Path, device: str | None = None, *, precision: str = "float32") -> Model:
-    """manyheads.load("de-en"), manyheads.load("runs/de-en"): what it offers is its task's own.
+    """manyheads.load("de-en"), manyheads.load("runs/de-en"): its methods are those of its task.
 
-    With precision="int8" its products are computed in 8 bits, which is faster on a CPU, with
-    "bfloat16" all of it in 16, which is faster on a GPU.
+    With precision="int8" matrix products are computed in 8 bits, which is faster on a CPU; with
+    "bfloat16" everything is computed in 16 bits, which is faster on a GPU.
     """
     folder = find_model(model)
     recipe = read_recipe(folder)
@@ -60,7 +60,7 @@ def load(model: str | Path, device: str | None = None, *, precision: str = "floa
 
 
 def set_precision(model: Model, precision: str) -> None:
-    """Let a model compute in fewer bits from now on; float32 leaves it as it is."""
+    """Switch a model to int8 or bfloat16 in place; float32 leaves it unchanged."""
     if precision not in ("float32", "bfloat16", "int8"):
         raise ValueError(f"a precision is float32, bfloat16 or int8, got {precision!r}")
     if precision == "bfloat16":
@@ -74,7 +74,7 @@ def set_precision(model: Model, precision: str) -> None:
 
 
 def read_recipe(folder: Path) -> Any:
-    """Of a model's folder; refused where it is not that of its weights. This loads no torch."""
+    """Read the recipe of a model's folder; refuse one that does not fit its weights. No torch."""
     recipe = load_recipe(folder / RECIPE)
     if not (folder / WEIGHTS).exists():
         raise ValueError(f"{folder} has no {WEIGHTS} yet; they are written at the first validation")
@@ -83,7 +83,7 @@ def read_recipe(folder: Path) -> Any:
 
 
 def refuse_sizes(network: NetworkConfig, folder: Path) -> None:
-    """Refuse sizes that no weights of this folder have, before anything of that size is made."""
+    """Refuse sizes larger than those of the weights, before a network of that size is built."""
     largest, tensors = measure_tensors(folder / WEIGHTS)
     sizes = {"width": (network.width, largest), "token_types": (network.token_types, largest)}
     sizes |= {"depth": (max(network.depths), tensors), "position": (network.places or 0, largest)}

@@ -1,4 +1,4 @@
-"""Whether every way to run a model says the same."""
+"""Check that every way to run a model gives the same output."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from manyheads.tasks.portable import Portable, Row, chunks, require_portable
 from manyheads.training.causality import ROUNDING, largest_leak
 
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-8}
-LOW = 5e-2  # in 16 bits
-DRAWN = 4  # texts that are drawn for each, to be compared
+LOW = 5e-2  # the tolerance in 16 bits
+DRAWN = 4  # texts that are sampled for each input, to be compared
 LONGEST = 32  # tokens that are written to be compared
 
 Rows = Sequence[Row]
@@ -35,10 +35,10 @@ Rows = Sequence[Row]
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that must hold, and what was found."""
+    """One property that must hold, and what was measured."""
 
     name: str
-    difference: float | None = None  # None where it was not looked at
+    difference: float | None = None  # None where the check is left out
     tolerance: float = 0.0
     note: str = ""
 
@@ -58,7 +58,7 @@ class Check:
 def run_checks(
     model: Any, texts: Sequence[str] = (), folder: Path | None = None
 ) -> Iterator[Check]:
-    """Each of them as it is done, on these texts or on a few; the model is as it was afterwards."""
+    """Run each check on these texts, or on a few of our own; the model is not changed."""
     tolerance = TOLERANCE.get(next(model.network.parameters()).dtype, LOW)
     if hasattr(model, "task"):
         ways = model.task.compare_ways(model.network, texts)
@@ -90,7 +90,7 @@ def run_checks(
 
 
 def compare_alone(model: Portable, rows: Rows) -> float:
-    """Each text by itself against all of them together."""
+    """Return how far each text alone differs from all texts in one batch."""
     together, found = model.network(*model.batch(rows)), [0.0]
     for i, row in enumerate(rows):
         one = model.network(*model.batch([row]))[0]
@@ -100,7 +100,7 @@ def compare_alone(model: Portable, rows: Rows) -> float:
 
 
 def compare_packed(model: Portable, rows: Rows) -> float:
-    """Texts end to end in one row against a row each; of a whole text, its states."""
+    """Return how far texts packed into one row differ from a row each; of encoders, the states."""
     network, batch = model.network, model.batch(rows)
     if model.architecture == "encoder":
         network = getattr(network, "encoder", network)
@@ -109,13 +109,13 @@ def compare_packed(model: Portable, rows: Rows) -> float:
 
 
 def pack_rows(model: Portable, rows: Rows) -> tuple[Tokens, ...]:
-    """All texts of a batch in one row."""
+    """Pack all texts of a batch into one row."""
     sides, pad = [list(side) for side in zip(*rows, strict=True)], model.special_tokens.pad
     return tuple(Tokens.packed([side], sum(map(len, side)), pad).to(model.device) for side in sides)
 
 
 def find_leak(model: Portable, rows: Rows) -> float:
-    """How far scores move with later tokens and, where rows are packed, with other documents."""
+    """Return how far scores move with later tokens and, in packed rows, with other documents."""
     given = [model.batch(rows)]
     if model.design.packs:
         given.append(pack_rows(model, rows))
@@ -123,7 +123,7 @@ def find_leak(model: Portable, rows: Rows) -> float:
 
 
 def compare_cached(model: Portable, rows: Rows) -> float:
-    """Token by token with a cache against all at once."""
+    """Return how far decoding token by token with a cache differs from one forward pass."""
     found = [0.0]
     for row in rows:
         step, at_once = model.step(row), model.network(*model.batch([row]))[0]
@@ -134,7 +134,7 @@ def compare_cached(model: Portable, rows: Rows) -> float:
 
 
 def compare_beam(model: Portable, rows: Rows) -> float:
-    """How many texts a beam of one writes otherwise than greedy."""
+    """Count the texts that a beam of one writes differently from greedy decoding."""
     different = 0
     for row, ids in zip(rows, model.write(rows, LONGEST), strict=True):
         ((best, *_),) = beam(model.step(row), *model.begin(row, LONGEST), DecodingConfig())
@@ -143,7 +143,7 @@ def compare_beam(model: Portable, rows: Rows) -> float:
 
 
 def check_drafts(model: Any, described: Portable, rows: Rows) -> Iterator[Check]:
-    """Each drafter, over the likeliest tokens and over drawn ones: how many texts differ."""
+    """Count, for each drafter, greedy and sampled, the texts that differ from plain decoding."""
     for name in DRAFTERS:
         try:
             find = getattr(model, "find_drafter", make_drafter)
@@ -165,7 +165,7 @@ def check_drafts(model: Any, described: Portable, rows: Rows) -> Iterator[Check]
 
 
 def check_export(model: Portable, name: str, missing: str, texts: Sequence[str]) -> Check:
-    """What others make of it; a model that has no counterpart there is left out."""
+    """Export a model and compare its output; leave out a model that the format cannot hold."""
     title = f"exported = native, {name}"
     if missing:
         return Check(title, note=f"{missing} is not installed: {EXTRA}")
@@ -178,6 +178,6 @@ def check_export(model: Portable, name: str, missing: str, texts: Sequence[str])
 
 
 def judge(title: str, found: Parity, how: str) -> Check:
-    """A comparison fails by its numbers, or by one text that differs."""
+    """Make a check of a comparison: it fails by its numbers, or by one text that differs."""
     note = found.by or f"{found.texts - found.different} of {found.texts} texts {how}"
     return Check(title, float("inf") if found.different else found.largest, SAME, note)

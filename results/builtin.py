@@ -1,8 +1,8 @@
-"""Make a built-in model of a run: its weights in 16 bits, its recipe, its vocabulary and its card.
+"""Make a built-in model from a run: its weights in 16 bits, its recipe, its vocabulary and a card.
 
 python results/builtin.py RUN NAME --source test.de.gz --reference test.en.gz
 
-The test set is written with a beam of 5 on this machine, and the card holds what was measured.
+The test set is translated with a beam of 5 on this machine, and the card holds the scores.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def main() -> None:
 
 
 def packed(run: Path, folder: Path) -> Any:
-    """All a model needs of a run, without where its corpus lay."""
+    """Copy all that a model needs from a run, without the paths of its corpus."""
     folder.mkdir(parents=True, exist_ok=True)
     recipe = load_recipe(run / RECIPE)
     files = {name: named(value) for name, value in vars(recipe.data).items()}
@@ -125,7 +125,7 @@ def packed(run: Path, folder: Path) -> Any:
 
 
 def named(value: Any) -> Any:
-    """Of a path the name alone, also of several."""
+    """Return only the name of a path, or of each path in a tuple."""
     if isinstance(value, tuple):
         return tuple(map(named, value))
     return Path(value.name) if isinstance(value, Path) else value

@@ -1,9 +1,9 @@
-"""Make the built-in model of chorales of a run: weights in 16 bits, recipe, codec and card.
+"""Make the built-in model of chorales from a run: weights in 16 bits, recipe, codec and card.
 
 python results/builtin_chorales.py RUN --music jsb16th_flat.npz
 
-The chorales of the splits valid and test are scored, and some are drawn, on this machine; the card
-holds what was measured.
+The chorales of the splits valid and test are scored, and some are sampled, on this machine; the
+card holds the results.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def main() -> None:
 
 
 def compared(statistics: dict[str, Any]) -> str:
-    """What both columns have as one number each."""
+    """Format the statistics that are single numbers, of chorales and samples, as a table."""
     rows = ["| | chorales | drawn |", "|---|---|---|"]
     for name, value in statistics["data"].items():
         if isinstance(value, int | float):

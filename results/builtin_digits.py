@@ -1,9 +1,9 @@
-"""Make the built-in model of digits of a run: weights in 16 bits, recipe, codec and card.
+"""Make the built-in model of digits from a run: weights in 16 bits, recipe, codec and card.
 
 python bench/images.py digits --mnist FOLDER --minutes 3 --out runs/images
 python results/builtin_digits.py runs/images/digits --mnist FOLDER
 
-The test images are scored, and some are drawn, on this machine; the card holds what was measured.
+The test images are scored, and some are sampled, on this machine; the card holds the results.
 """
 
 from __future__ import annotations

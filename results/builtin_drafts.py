@@ -1,8 +1,8 @@
-"""Make the table and the head that guess ahead for a model that comes with the package.
+"""Make the draft table and the draft head of a built-in model.
 
 python results/builtin_drafts.py de-en --source train.de.gz --minutes 10
 
-It is what `manyheads train drafts` does; the folder of the model is written to.
+It does what `manyheads train drafts` does, and writes into the folder of the model.
 """
 
 from __future__ import annotations

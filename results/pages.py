@@ -1,4 +1,4 @@
-"""The pictures of docs/inspect.md, taken of the page in a browser.
+"""Take the pictures of docs/inspect.md from the page in a browser.
 
 python results/pages.py --music bach.mid --digit seven.png --molecules runs/esol
 """
@@ -36,7 +36,7 @@ def serving(name: str, text: str) -> Iterator[str]:
 
 
 def shoot(page: Any, url: str, name: str, height: int) -> None:
-    """The upper part of a page, once it is there."""
+    """Take a picture of the upper part of a page, once it has loaded."""
     page.goto("about:blank")
     page.goto(url)
     page.wait_for_selector("body[data-ready]")
@@ -51,7 +51,7 @@ def shoot(page: Any, url: str, name: str, height: int) -> None:
 
 
 def save_pages(given: argparse.Namespace, folder: Path) -> Iterator[tuple[str, str]]:
-    """The address of each page, by a name."""
+    """Save each page; yield its name and its address."""
     door = load("en-de", "cpu").inspect(DOOR)
     digits, molecules = load("digits", "cpu"), load(given.molecules, "cpu")
     pages = {

@@ -1,9 +1,9 @@
-"""Make the corpus that the demo learns from: short sentences of frequent words.
+"""Make the corpus that the demo trains on: short sentences of frequent words.
 
 python results/short_corpus.py train.de.gz train.en.gz
 
-Of the training pairs those of 2 to 7 words on both sides whose words are all among the 500 that are
-most frequent in such pairs; one translation for each German sentence.
+It keeps the training pairs with 2 to 7 words on both sides that have only the 500 most frequent
+words of such pairs; one translation for each German sentence.
 """
 
 from __future__ import annotations

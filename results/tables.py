@@ -1,4 +1,4 @@
-"""The tables of README.md, docs/results.md and docs/lab.md, made from the files beside this one.
+"""Make the tables of README.md, docs/results.md and docs/lab.md from the files in this folder.
 
 python results/tables.py            print them
 python results/tables.py --write    put them into their pages, between their marks; docs/settings.md
@@ -627,7 +627,7 @@ def describe_settings() -> str:
             else:
                 kind = f" ({one.kind})" if one.kind.startswith("one of") else ""
                 default = f"`{one.default}`" if one.default else ""
-                about = one.about.replace("|", r"\|")  # else it would end the cell
+                about = one.about.replace("|", r"\|")  # otherwise it would end the cell
                 lines.append(f"| `{one.name}` | {default} | {about}{kind} |")
     return "\n".join(lines) + "\n"
 

@@ -1,10 +1,10 @@
-"""How voices move beside each other: in Bach's chorales, and in what the built-in model writes.
+"""Count voice-leading faults in Bach's chorales, and in what the built-in model writes.
 
 python results/voice_leading.py jsb16th_flat.npz melodies.zip
 
-The table of docs/music.md: parallel fifths and octaves and crossings in the test chorales, in what
-is composed, and in what is harmonized: sopranos of the test chorales, and the melodies of songs
-(tracks of the name MELODY of MIDI files), each with and without a penalty.
+The table of docs/music.md: parallel fifths and octaves, and crossings, in the test chorales, in
+compositions of the model, and in its harmonizations: of sopranos of the test chorales, and of
+melodies of songs (tracks named MELODY in MIDI files), each with and without a penalty.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main(chorales: Path, songs: Path) -> None:
 
 
 def melody(piece: Piece) -> Piece:
-    """From its first note on, an octave higher where it lies under the sopranos' own range."""
+    """Return the melody from its first note on, an octave higher if it is too low for a soprano."""
     voice = next(i for i, one in enumerate(piece.voices) if one.name == "MELODY")
     notes = tuple(note._replace(voice=0) for note in piece.notes if note.voice == voice)
     alone = drop_first_silence(Piece(notes, (piece.voices[voice],), piece.tempos, piece.meters))

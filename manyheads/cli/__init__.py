@@ -2,7 +2,7 @@
 
 
 def main() -> None:
-    """What `manyheads` on a command line runs."""
+    """Run the command `manyheads`."""
     from manyheads.cli.app import main as run
 
     run()

@@ -1,4 +1,4 @@
-"""models, env."""
+"""The commands models and env."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Ordered(TyperGroup):
-    """Commands in the order of use."""
+    """Lists commands in the order of use."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         first = ["train", "resume", "compare", *VERBS]
@@ -154,7 +154,7 @@ for own in (
 def places_of(
     line_: int | None, grid_: str | None, blocks: str | None, graph_: str | None
 ) -> Places:
-    """The one geometry that was asked for; a line of 16 where none was."""
+    """Return the one geometry that was asked for; by default a line of 16 tokens."""
     from manyheads.attention.places import graph, grid, line
 
     asked = [
@@ -182,7 +182,7 @@ def places_of(
 
 
 def refuse_too_many(tokens: int) -> None:
-    """Refuse more than a drawing holds, before places for them are made."""
+    """Refuse more tokens than a drawing holds, before their places are made."""
     from manyheads.inspect.drawing import MOST
 
     if tokens > MOST:
@@ -209,7 +209,9 @@ def edges_of(text: str) -> list[tuple[int, int]]:
 
 
 def format_error(error: ValueError | OSError) -> str:
-    """A sentence; of several mistakes a line each, as editors find them: recipe.yaml:4:10: ..."""
+    """Return one sentence; for several mistakes a line each, as editors find them:
+    recipe.yaml:4:10: ...
+    """
     from manyheads.config import Mistakes
 
     if isinstance(error, Mistakes) and len(error.lines) > 1:
@@ -225,9 +227,9 @@ def refuse(sentence: str) -> NoReturn:
 
 
 def main() -> None:
-    """A mistake of the user's is one sentence and exit code 2; --debug shows where it arose."""
+    """Report a user's mistake as one sentence with exit code 2; --debug shows the traceback."""
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
-    for stream in (sys.stdout, sys.stderr):  # a terminal without these signs shows others
+    for stream in (sys.stdout, sys.stderr):  # a terminal without these characters shows others
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     debug = len(arguments) < len(sys.argv) - 1
@@ -238,7 +240,7 @@ def main() -> None:
             raise
         refuse(format_error(error))
     except RuntimeError as error:
-        from torch import OutOfMemoryError  # not above: it takes seconds to load
+        from torch import OutOfMemoryError  # not at the top: torch takes seconds to load
 
         if debug or not isinstance(error, OutOfMemoryError):
             raise

@@ -1,4 +1,4 @@
-"""compare."""
+"""The command compare."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class CompareGroup(TaskGroup):
 
 
 def settings_for(kind: str, settings: Sequence[str]) -> list[str]:
-    """Without those of the network that only other kinds have."""
+    """Leave out the settings of the network that only other kinds have."""
     from manyheads.modules.config import CONFIGS
 
     names = {each: {one.name for one in fields(config)} for each, config in CONFIGS.items()}

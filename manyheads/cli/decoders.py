@@ -1,4 +1,4 @@
-"""compare decoders."""
+"""The command compare decoders."""
 
 from __future__ import annotations
 
@@ -97,6 +97,6 @@ def compare_decoders(
 
 
 def make_compare_decoders(what: str) -> Callable[..., None]:
-    """Decoders learn as a translation does, but for the teacher, which is one of them."""
+    """Make the command: it has the files of translation except the teacher, which is a rival."""
     more = [one for one in file_options("translation") if one.name != "teacher"]
     return add_file_options(compare_decoders, what, more, EXAMPLE)

@@ -1,4 +1,4 @@
-"""train drafts."""
+"""The command train drafts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stdin holds: lines as they come, and whether the next has come already."""
+"""Read the lines of stdin as they arrive, and know whether the next one has arrived."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from manyheads.data.sources import decode_line
 CHUNK_BYTES = 1 << 16
 STDIN = Path("stdin")
 AT_ONCE = 1024  # texts
-PATIENCE_SECONDS = 0.01  # for the next line of one who is still writing
+PATIENCE_SECONDS = 0.01  # to wait for the next line
 
 
 class Incoming:
     """The lines of a stream, without their ends.
 
-    It reads by itself: a buffer of Python's does not tell what it holds without waiting for more.
+    It has its own buffer: one of Python's does not say what it holds without waiting for more.
     """
 
     def __init__(self, stream: BufferedIOBase | None = None, blank: bool = True):
         self.stream = cast(BufferedIOBase, sys.stdin.buffer) if stream is None else stream
         self.blank = blank
         self.lines: deque[bytes] = deque()
-        self.begun: list[bytes] = []  # of a line whose end has not come
+        self.begun: list[bytes] = []  # parts of a line whose end has not arrived
         self.over = False
 
     def __iter__(self) -> Iterator[bytes]:
@@ -41,9 +41,9 @@ class Incoming:
             yield self.lines.popleft().removesuffix(b"\r")
 
     def has_next(self) -> bool:
-        """Whether the next line, or the end, can be had at once; blank ones count if they are read.
+        """Whether the next line, or the end, is there already; blank lines count if they are read.
 
-        Who sends a line and waits for the answer sends no second one before.
+        A sender who waits for an answer sends no second line before it.
         """
         while not self.knows_next() and is_ready(self.stream):
             self.read_chunk()
@@ -65,10 +65,10 @@ class Incoming:
 
 
 def is_ready(stream: BufferedIOBase) -> bool:
-    """Whether reading would not wait; where that cannot be asked, as of a file, it does not."""
+    """Whether reading would not wait; True where that cannot be asked, as for a file."""
     try:
         return bool(select.select([stream], [], [], PATIENCE_SECONDS)[0])
-    except (OSError, ValueError):  # not a descriptor, or a system where only sockets can be asked
+    except (OSError, ValueError):  # not a descriptor, or a system that asks only sockets
         return True
 
 
@@ -78,7 +78,7 @@ def decode_lines(coming: Incoming) -> Iterator[str]:
 
 
 def read_chunks(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Those given, or the lines of stdin as they come: who sends one and waits is answered."""
+    """Yield the given texts, or lines of stdin as they arrive: a sender who waits is answered."""
     if texts:
         yield list(texts)
         return
@@ -88,16 +88,16 @@ def read_chunks(texts: Sequence[str]) -> Iterator[list[str]]:
 
 
 def is_terminal() -> bool:
-    """Whether a person types; where nothing can be read at all, that is said."""
+    """Whether a person types the input; refuse a closed stdin."""
     if sys.stdin is None:
         raise ValueError("there is nothing to read: stdin is closed; < FILE would do")
     return sys.stdin.isatty()
 
 
 def read_stdin() -> str:
-    """All of it, as text."""
+    """Return all of stdin as text."""
     if is_terminal():
         print("reading from the terminal; Ctrl-D ends", file=sys.stderr)
     raw = sys.stdin.buffer.read().split(b"\n")
-    each = (line.removesuffix(b"\r") for line in raw)  # as a corpus is read
+    each = (line.removesuffix(b"\r") for line in raw)  # as in a corpus
     return "\n".join(decode_line(line, STDIN, i) for i, line in enumerate(each, start=1))

@@ -1,4 +1,4 @@
-"""inspect: what a model looked at, as a page in a file, or live."""
+"""The command inspect: what a model attended to, as a page in a file or live."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def inspect_once(
     model: Any, options: InspectOptions, what_if: Sequence[Intervention] = ()
 ) -> AttentionPage:
     own = {name: value for name, value in asdict(options).items() if name not in COMMON}
-    if not signature(model.inspect).parameters.keys() >= own.keys():  # of one to compare with
+    if not signature(model.inspect).parameters.keys() >= own.keys():  # a model to compare with
         raise ValueError(
             f"pages of one task are compared: {model.name} is a model for {model.kind}"
         )
@@ -46,7 +46,7 @@ def inspect_once(
 
 
 def make_page(model: Any, options: InspectOptions) -> AttentionPage:
-    """Of a text; beside another text, or the same by another model, where one is named."""
+    """Make the page of a text, compared with another text or another model where one is named."""
     page = inspect_once(model, options)
     if options.versus is not None:
         return page.compare(inspect_once(model, replace(options, text=options.versus)))

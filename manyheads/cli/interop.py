@@ -1,4 +1,4 @@
-"""import, export, verify."""
+"""The commands import, export and verify."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def import_(
     """
     from manyheads.interop.huggingface.folders import check_folder
 
-    check_folder(folder)  # before torch is loaded, which takes longer than to tell what is broken
+    check_folder(folder)  # before torch is loaded, which takes longer than this check
 
     from manyheads.interop.importing import import_folder
     from manyheads.tasks.table import find_recipe

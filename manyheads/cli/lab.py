@@ -1,4 +1,4 @@
-"""lab."""
+"""The command lab."""
 
 from __future__ import annotations
 

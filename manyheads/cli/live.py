@@ -1,4 +1,4 @@
-"""The live page of one model or several, until Ctrl-C."""
+"""Serve the live page of one model or several, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from manyheads.tasks.verbs import PageOptions
 
 
 def serve_live(model: Any, shown: Inspect, options: PageOptions, text: str = "") -> None:
-    """A model, each answer `shown` as that function does; beside it others that were named, each as
-    it answers by itself.
+    """Serve a live page: `shown` answers for this model; each model in `options.also` answers with
+    its own `inspect_live`.
     """
     models = [LiveModel(str(model.name), shown, model.asks, text)]
     for other in (load(name, str(model.device)) for name in options.also):

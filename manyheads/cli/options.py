@@ -1,4 +1,4 @@
-"""Options of commands, made from the fields of dataclasses; and what every command has."""
+"""Make options of commands from the fields of dataclasses; add what every command has."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ ThreadsOption = Annotated[
     typer.Option(min=1, help="CPU threads to use.", show_default="as many as are fastest"),
 ]
 
-EXAMPLES = ("Example: ", "Then: ")  # how paragraphs begin that say what to type
+EXAMPLES = ("Example: ", "Then: ")  # how paragraphs with examples begin
 
 
 def option_of(kind: Any, field: Field[Any], panel: str = "") -> inspect.Parameter:
-    """The option of a field, described as the field is; one of a list may be given again.
+    """Return the option of a field, with its description; that of a list may be given several
+    times.
 
-    It has no default of its own, so that what was typed can be told from what was not.
+    It has no default of its own, so that one can see whether it was typed.
     """
     about, each = field.metadata, get_type_hints(kind)[field.name]
     if get_origin(each) is tuple:
@@ -42,7 +43,7 @@ def option_of(kind: Any, field: Field[Any], panel: str = "") -> inspect.Paramete
     elif set(get_args(each)) & {Path, int, float}:
         each = next(one for one in get_args(each) if one in (Path, int, float))
     elif each not in (int, float, bool, str, Path):
-        each = str  # as it is typed: the task reads it
+        each = str  # as it was typed: the task parses it
     if argument := about.get("argument"):
         told: Any = typer.Argument(metavar=argument, help=about["about"], show_default=False)
         return make_parameter(field.name, Annotated[each | None, told])
@@ -58,7 +59,7 @@ def option_of(kind: Any, field: Field[Any], panel: str = "") -> inspect.Paramete
 
 
 def flag_names(name: str, kind: Any, default: Any) -> list[str]:
-    """--top-k; of what is so unless told, --early-stopping/--no-early-stopping"""
+    """--top-k; for a flag that is on by default, --early-stopping/--no-early-stopping"""
     flag = f"--{name.replace('_', '-')}"
     if kind is not bool:
         return [flag]
@@ -74,7 +75,7 @@ def make_parameter(name: str, annotation: Any, default: Any = None) -> inspect.P
 def describe_command(
     run: Callable[..., None], name: str, about: str, parameters: Sequence[inspect.Parameter]
 ) -> Callable[..., None]:
-    """The function as typer reads it: its name, its help and its options."""
+    """Give a function the name, help and options that typer reads."""
     run.__name__, run.__doc__ = name, inspect.cleandoc(about)
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}
@@ -82,7 +83,7 @@ def describe_command(
 
 
 def wrap_command(function: Callable[..., None]) -> Callable[..., None]:
-    """The function with what every command has: --threads, and an end when Ctrl-C is pressed."""
+    """Add to a function what every command has: --threads, and a clean end at Ctrl-C."""
     described = inspect.signature(function, eval_str=True)
 
     def run(*args: Any, threads: int | None = None, **named: Any) -> None:
@@ -90,9 +91,9 @@ def wrap_command(function: Callable[..., None]) -> Callable[..., None]:
             from manyheads.models import read_recipe
 
             read_recipe(find_model(named["model"]))  # refused before torch is loaded
-        if threads is not None:  # as if a person had said so before: that stands
+        if threads is not None:  # as if the user had set it in the environment
             os.environ["OMP_NUM_THREADS"] = os.environ["RAYON_NUM_THREADS"] = str(threads)
-            import torch  # after that: it reads it once
+            import torch  # after that: torch reads it once
 
             torch.set_num_threads(threads)
         try:
@@ -107,7 +108,7 @@ def wrap_command(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> None:
-    """With its docstring as help; the paragraphs that are examples come last, below the options."""
+    """Add a command with its docstring as help; the examples come last, below the options."""
     parts = inspect.cleandoc(function.__doc__ or "").split("\n\n")
     examples = [one for one in parts if one.startswith(EXAMPLES)]
     app.command(
@@ -119,7 +120,7 @@ def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> N
 
 
 def make_command(name: str, function: Callable[..., None]) -> Any:
-    """A command by itself, outside of any app."""
+    """Make a single command, outside of any app."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     add_command(app, name, function)
     return typer.main.get_command(app)

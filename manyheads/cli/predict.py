@@ -1,4 +1,4 @@
-"""predict and evaluate, for models of tasks that say nothing else."""
+"""The commands predict and evaluate, for tasks without commands of their own."""
 
 from __future__ import annotations
 

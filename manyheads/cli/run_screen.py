@@ -1,4 +1,4 @@
-"""What a run looks like while it runs: a bar on a terminal, plain lines in a log."""
+"""Show the progress of a run: a bar on a terminal, plain lines in a log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NARROW = 80  # columns; with fewer there is no room for the speed
 
 
 class Screen(Callback, AbstractContextManager["Screen"]):
-    """Speaks to whoever started the run."""
+    """Prints the progress of a run for the user who started it."""
 
     def __init__(self, console: Console | None = None, shown: int = 2):
         self.console = console or Console(stderr=True)
@@ -37,7 +37,7 @@ class Screen(Callback, AbstractContextManager["Screen"]):
         self.bar.stop()
 
     def say(self, text: str, style: str = "") -> None:
-        """As it stands: a long line is a long line, and [this] or :that: is no command."""
+        """Print the text as it is: no line breaks are added, and [this] or :that: is no markup."""
         self.console.print(
             text, style=style, markup=False, emoji=False, highlight=False, soft_wrap=True
         )
@@ -73,7 +73,7 @@ class Screen(Callback, AbstractContextManager["Screen"]):
 
 
 def show_progress(first: bool) -> AbstractContextManager[Callback]:
-    """A screen for the process that talks, silence for the others."""
+    """Return a screen for the first process, and a silent callback for the others."""
     return Screen() if first else nullcontext(Callback())
 
 
@@ -85,6 +85,6 @@ def format_duration(seconds: float) -> str:
 
 
 def shorten_line(text: str, most: int) -> str:
-    """On one line, and no more than so many characters of it."""
+    """Put a text on one line, cut to this many characters."""
     text = " ".join(text.split())
     return text if len(text) <= most else text[: max(0, most - 1)] + "…"

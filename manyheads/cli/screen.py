@@ -1,4 +1,4 @@
-"""What a command shows: how far it is, and what it found."""
+"""Print the progress and the results of a command."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from manyheads.metrics.report import format_report
 
 T = TypeVar("T")
 
-EVERY_SECONDS = 10.0  # between the lines of a log that tell how far it is
+EVERY_SECONDS = 10.0  # between two lines of progress in a log
 
 
 def count_items(
     items: Iterable[T], total: int, what: str = "", done: str = "written"
 ) -> Iterator[T]:
-    """The items, counted while they pass: by a bar on a terminal, in a log by a line now and then.
+    """Yield the items and show progress: a bar on a terminal, a line now and then in a log.
 
     "120 of 500 pieces written"
     """
@@ -37,7 +37,7 @@ def count_items(
 def count_amount(
     total: float, what: str, done: str = "written"
 ) -> Iterator[Callable[[float], None]]:
-    """The same for what comes little by little: gives a function that is told how much more."""
+    """Show progress of an amount: gives a function to call with each increase."""
     console = Console(stderr=True)
     called = f"{what} {done}" if what else done
     if not console.is_terminal:
@@ -50,7 +50,7 @@ def count_amount(
 
 
 class Lines:
-    """How far it is, on a line every ten seconds."""
+    """Prints progress as a line every ten seconds."""
 
     def __init__(self, total: float, called: str):
         self.total, self.called, self.come, self.told = total, called, 0.0, time.monotonic()
@@ -67,18 +67,18 @@ def print_report(
     as_json: bool,
     as_table: Callable[[Mapping[str, Any]], str] = format_report,
 ) -> None:
-    """What was measured, for a person or for a program."""
+    """Print what was measured, for a person or for a program."""
     print(json.dumps(report, ensure_ascii=False, indent=2) if as_json else as_table(report))
 
 
 def print_json(value: Any) -> None:
-    """On a line, at once."""
+    """Print a value as one line of JSON, at once."""
     print(json.dumps(value, ensure_ascii=False, allow_nan=False), flush=True)
 
 
 @contextmanager
 def tell_warnings() -> Iterator[None]:
-    """What is warned of inside is told in a line."""
+    """Print each warning of the `with` block as one line."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", UserWarning)
         yield

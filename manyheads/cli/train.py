@@ -1,4 +1,4 @@
-"""train, resume."""
+"""The commands train and resume."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from manyheads.training.distributed import World
     from manyheads.training.run import Run
 
-# What a run may go on with otherwise than it began: all else its batches and weights depend on.
+# Settings that may change within a run: its batches and weights depend on all others.
 CHANGEABLE = (
     "steps",
     "learning_rate",
@@ -58,7 +58,7 @@ RunsOption = Annotated[
 
 
 class TaskCommand(TyperCommand):
-    """The command of a task, which is loaded only when it is asked for."""
+    """The command of a task, which is loaded only when it is called."""
 
     def __init__(
         self,
@@ -87,14 +87,14 @@ class TaskCommand(TyperCommand):
 
 
 class TaskGroup(TyperGroup):
-    """A command for each task, with its own options and no others."""
+    """A command for each task, with only its own options."""
 
-    function: ClassVar[Any]  # is told `what` to learn and from which `files`
-    example: ClassVar[Any]  # of `what` to type
-    others: ClassVar[dict[str, Any]]  # commands of no task: what each is about, what makes it
+    function: ClassVar[Any]  # called with `what` to learn and its `files`
+    example: ClassVar[Any]  # returns an example of what to type
+    others: ClassVar[dict[str, Any]]  # other commands: their help, and what makes them
 
     def make(self, what: str) -> Callable[..., None]:
-        """The command of a task; of what is none, that of a recipe in a file."""
+        """Make the command of a task or, for another name, that of a recipe file."""
         return add_file_options(self.function, what, file_options(what), self.example(what))
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -109,7 +109,7 @@ class TaskGroup(TyperGroup):
             about, make = self.others[cmd_name]
             return TaskCommand(cmd_name, about, make, of_task=False)
         if cmd_name in TASKS and cmd_name not in trained_tasks():
-            find_recipe(cmd_name).data_of({})  # says why it is not trained
+            find_recipe(cmd_name).data_of({})  # raises, to say why it is not trained
         about = trained_tasks().get(cmd_name, "As a recipe says.")
         return TaskCommand(cmd_name, about, self.make)
 
@@ -117,7 +117,7 @@ class TaskGroup(TyperGroup):
 def add_file_options(
     function: Any, what: str, more: list[Parameter], example: str
 ) -> Callable[..., None]:
-    """The function with the options of files, which it is told together."""
+    """Add the options of files to a function, which gets them as one dictionary."""
 
     def run(**given: Any) -> None:
         typed = {one.name: given.pop(one.name) for one in more}
@@ -132,7 +132,7 @@ def add_file_options(
 
 
 def name_choices(option: Parameter, what: str) -> Parameter:
-    """--preset and --network with what a task has to choose from."""
+    """List the choices of a task in the help of --preset and --network."""
     from manyheads.tasks.table import find_recipe, trained_tasks
 
     if what not in trained_tasks() or option.name not in ("preset", "network"):
@@ -148,7 +148,7 @@ def name_choices(option: Parameter, what: str) -> Parameter:
 
 
 def train_example(what: str) -> str:
-    """What to type, and what to do with the result."""
+    """Return an example of what to type, and of how to use the result."""
     from manyheads.tasks.table import find_recipe, trained_tasks
 
     if what not in trained_tasks():
@@ -161,7 +161,7 @@ def train_example(what: str) -> str:
 
 
 def file_options(what: str) -> list[Parameter]:
-    """Where a task learns from, as options; none for a recipe, which says it itself."""
+    """Return the options for the files of a task; none for a recipe, which names them itself."""
     from manyheads.tasks.table import find_recipe, trained_tasks
 
     if what not in trained_tasks():
@@ -248,7 +248,7 @@ class TrainGroup(TaskGroup):
 
 
 def print_plan(request: Request, world: World) -> None:
-    """The recipe, what is left out, held out or there twice, and what it takes."""
+    """Print the recipe, remarks on the corpus, and the estimated memory and time."""
     from manyheads.config import write
     from manyheads.estimate import estimate
     from manyheads.learn import resolve
@@ -261,7 +261,7 @@ def print_plan(request: Request, world: World) -> None:
 
 
 def find_free_folder(recipe: Path, world: World) -> Path:
-    """A folder that is not there yet: runs/x/recipe.yaml -> runs/x-2, my.yaml -> my"""
+    """Return a folder that does not exist yet: runs/x/recipe.yaml -> runs/x-2, my.yaml -> my"""
     from manyheads.training.run import RECIPE
 
     whole = recipe.absolute()
@@ -271,7 +271,7 @@ def find_free_folder(recipe: Path, world: World) -> Path:
         return Path(first if number == 1 else f"{first}-{number}")
 
     free = next(number for number in count(1) if not name(number).exists())
-    return name(world.broadcast(free))  # all processes mean the same one
+    return name(world.broadcast(free))  # all processes use the same one
 
 
 def resume(
@@ -297,7 +297,7 @@ def resume(
     if not folder.is_dir():
         raise ValueError(f"there is no folder {folder}")
     if not (folder / RECIPE).exists() and (folder / LOCK).exists():
-        with Run(folder).hold_lock():  # or it is being prepared at this moment, which is told
+        with Run(folder).hold_lock():  # raises if another process prepares it at this moment
             raise ValueError(
                 f"{folder} was stopped before its first step, while its corpus was read; "
                 f"`manyheads train` with --out {folder} begins again"
@@ -313,13 +313,13 @@ def resume(
 
 
 def change_training(run: Run, settings: Sequence[str]) -> None:
-    """Write into a run's recipe what is to change from here on."""
+    """Write settings that change from here on into the recipe of a run."""
     from manyheads.config import write
     from manyheads.tasks.table import load_recipe
     from manyheads.training.files import write_text
     from manyheads.training.run import RECIPE
 
-    load_recipe(run / RECIPE, settings)  # a name that is misspelt is told as such
+    load_recipe(run / RECIPE, settings)  # reports a misspelt name
     for setting in settings:
         if setting.partition("=")[0].strip() not in {f"training.{name}" for name in CHANGEABLE}:
             raise ValueError(
@@ -337,7 +337,7 @@ def change_training(run: Run, settings: Sequence[str]) -> None:
 
 
 def list_settings_of(what: str) -> str:
-    """Every setting of a task, or of a recipe's."""
+    """List every setting of a task, or of a recipe's task."""
     from manyheads.learn import Request
     from manyheads.tasks.describing import list_settings
     from manyheads.tasks.table import trained_tasks
@@ -348,7 +348,7 @@ def list_settings_of(what: str) -> str:
 
 
 def refuse_files(settings: Sequence[str]) -> None:
-    """--text *.txt names one file, and what the shell puts behind it are no settings."""
+    """Refuse files among settings: `--text *.txt` takes one file, and the shell adds the others."""
     if one := next((one for one in settings if "=" not in one and Path(one).exists()), None):
         raise ValueError(
             f"{one} stands where settings do (training.steps=200): a file needs its option before "
@@ -357,7 +357,7 @@ def refuse_files(settings: Sequence[str]) -> None:
 
 
 def carry_on(run: Run, world: World, words: str = "", deadline: float = math.inf) -> None:
-    """Train until the end, until asked to stop or until a time, telling these words first."""
+    """Print `words`, then train until the end, a request to stop, or the deadline."""
     from manyheads.cli.run_screen import show_progress
     from manyheads.learn import resume_run
     from manyheads.tasks.table import recipe_in
@@ -369,7 +369,7 @@ def carry_on(run: Run, world: World, words: str = "", deadline: float = math.inf
             watch.say(words)
         try:
             ended = resume_run(run, world, watch, asked, deadline)
-        except KeyboardInterrupt:  # a second one
+        except KeyboardInterrupt:  # a second Ctrl-C
             raise KeyboardInterrupt(
                 f"stopped at once; `manyheads resume {run.folder}` goes on from what was last saved"
             ) from None
@@ -387,31 +387,31 @@ def carry_on(run: Run, world: World, words: str = "", deadline: float = math.inf
 
 @dataclass
 class Stop:
-    """Whether a stop was asked for, and what the process then ends with: 130 or 143."""
+    """Whether a stop was requested, and the exit code of the process: 130 or 143."""
 
-    numbers: list[int] = field(default_factory=list)  # of the signals that came
+    numbers: list[int] = field(default_factory=list)  # the signals that arrived
 
     def __call__(self) -> bool:
         return bool(self.numbers)
 
     @property
     def code(self) -> int:
-        # Of several processes not each hears the signal itself.
+        # Not every one of several processes receives the signal itself.
         return 128 + (self.numbers[0] if self.numbers else signal.SIGTERM)
 
     def ask(self, number: int, frame: object) -> None:
         if number == signal.SIGINT and number in self.numbers:
             raise KeyboardInterrupt
         self.numbers.append(number)
-        with suppress(OSError):  # not print: it may be in the middle of one
+        with suppress(OSError):  # not print: the signal may interrupt a print
             os.write(2, b"\nstopping after this step; a second Ctrl-C stops at once\n")
 
 
 @contextmanager
 def catch_signals() -> Iterator[Stop]:
-    """Inside, Ctrl-C and SIGTERM ask for a stop after the step; a second Ctrl-C stops at once.
+    """Let Ctrl-C and SIGTERM ask for a stop after the step; a second Ctrl-C stops at once.
 
-    A second SIGTERM does not: launchers send several, and none is to cost the checkpoint.
+    A second SIGTERM does not: launchers send several, and none should cost the checkpoint.
     """
     asked = Stop()
     numbers = (signal.SIGINT, signal.SIGTERM)

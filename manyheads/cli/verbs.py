@@ -1,4 +1,4 @@
-"""The commands that models are for: a model's task says which, with which options."""
+"""The commands that use a model: its task decides which there are, and their options."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def find_typed_model(args: Sequence[str]) -> str | None:
 
 
 def add_packed_model(args: list[str]) -> list[str]:
-    """["x.mh"] -> ["x.mh", "--model", "digits"]: what is compressed says by which model."""
+    """["x.mh"] -> ["x.mh", "--model", "digits"]: a compressed file names its model."""
     if find_typed_model(args) or {"--help", "-h"} & {*args}:
         return args
     packed = next((Path(one) for one in args if Path(one).suffix == SUFFIX), None)
@@ -62,7 +62,7 @@ def add_packed_model(args: list[str]) -> list[str]:
 
 
 def verbs_of(task: str) -> Mapping[str, Verb]:
-    """Those that a task says, or the plain ones."""
+    """Return the commands of a task, or the default ones."""
     return find_recipe(task).verbs or PLAIN
 
 
@@ -81,7 +81,7 @@ def find_verb(name: str, model: str) -> Verb:
 
 
 def make_model_run(name: str, model: str) -> Callable[..., None]:
-    """The command for this model."""
+    """Make the command for this model."""
     verb = find_verb(name, model)
 
     def run(model: str, device: str | None, **given: Any) -> None:
@@ -97,7 +97,7 @@ def make_model_run(name: str, model: str) -> Callable[..., None]:
 
 
 def add_drafter(model: Any, name: str) -> None:
-    """Load the model that is to guess for this one, where a model is named."""
+    """Load the model that drafts for this one, if --draft names a model."""
     from manyheads.decoding.config import DRAFTERS
     from manyheads.models import load
 
@@ -111,11 +111,11 @@ def add_drafter(model: Any, name: str) -> None:
 
 
 def make_help_run(name: str) -> Callable[..., None]:
-    """The command as it is for any model: to be shown, or to say that a model is missing."""
+    """Make the command with the options of all tasks: to show its help, or to ask for a model."""
     tasks: dict[Verb, list[str]] = {}
     for task, verb in tasks_with(name):
         tasks.setdefault(verb, []).append(task)
-    tasks = tasks or {PLAIN[name]: []}  # of tasks that are not installed
+    tasks = tasks or {PLAIN[name]: []}  # for tasks that are not installed
     whose: dict[str, list[str]] = {}
     for verb, those in tasks.items():
         for one in fields(verb.options):
@@ -141,7 +141,7 @@ def tasks_with(name: str) -> Iterator[tuple[str, Verb]]:
 def add_model_options(
     run: Callable[..., None], name: str, about: str, options: list[Parameter]
 ) -> Callable[..., None]:
-    """The function with a model, these options and a device."""
+    """Add a model, these options and a device to a function."""
     model = make_parameter("model", ModelOption, MODELS.get(name, Parameter.empty))
     return describe_command(
         run, name, about, [model, *options, make_parameter("device", DeviceOption)]
@@ -149,7 +149,7 @@ def add_model_options(
 
 
 def make_options(kind: type[Options], given: Mapping[str, Any]) -> Options:
-    """The options with what was typed; the rest has its defaults."""
+    """Make the options from what was typed; the rest has its defaults."""
     typed = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in given.items()
@@ -170,7 +170,7 @@ def make_options(kind: type[Options], given: Mapping[str, Any]) -> Options:
 
 
 def refuse_option(name: str, model: str, option: str) -> None:
-    """Where another task's command of this name has the option, say which task it is."""
+    """If the option belongs to this command of another task, say which task."""
     from manyheads.catalog import find_task_name
 
     field = option.removeprefix("--").replace("-", "_")

@@ -1,4 +1,4 @@
-"""What a setting is: its default, what it does in a sentence, and how large it may be."""
+"""Declare settings: the default, a sentence of description, and limits."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ def setting(
     below: float | None = None,
     **typed: str,
 ) -> Any:
-    """A field of a dataclass that says what it is for; of a list, the limits are of each item.
+    """Declare a field of a dataclass with its description; limits of a list apply to each item.
 
-    `typed` is how an option of a command looks: its `flag`, the `panel` of the help it stands in,
-    what is shown `instead` of its default, and the name it has as an `argument`.
+    `typed` describes the option of a command: its `flag`, the `panel` of the help, what is shown
+    `instead` of its default, and its name as an `argument`.
     """
     limits = {"least": least, "most": most, "above": above, "below": below}
     return field(default=default, metadata={"about": about, **limits, **typed})
 
 
 def with_default(kind: Any, name: str, default: Any) -> Any:
-    """The setting of another dataclass once more, with another default."""
+    """Copy a setting of another dataclass, with another default."""
     return field(default=default, metadata=kind.__dataclass_fields__[name].metadata)
 
 
 def describe_misfit_of(limits: Mapping[str, Any], value: Any) -> str:
-    """What a value had to be, after `is`; empty where it is that."""
+    """Return what a value should be, to follow `is`; empty where the value is right."""
     if isinstance(value, tuple):
         each = next((words for one in value if (words := describe_misfit_of(limits, one))), "")
         return each and f"a list, each {each}"
@@ -66,7 +66,7 @@ def describe_misfit_of(limits: Mapping[str, Any], value: Any) -> str:
 
 
 class Settings:
-    """What a frozen dataclass of settings is: refused, with a line for each thing that is wrong."""
+    """The base of frozen dataclasses of settings: refuses wrong values, with a line for each."""
 
     def __post_init__(self) -> None:
         own: Any = self
@@ -80,17 +80,17 @@ class Settings:
             raise ValueError("\n".join(wrong))
 
     def misfits(self) -> Iterator[str]:
-        """What does not go together."""
+        """Yield a sentence for each combination of values that is wrong."""
         yield from ()
 
 
-# Of a class: worked out from words, which takes long.
+# The type hints of a class; cached, because evaluating them takes long.
 find_types: Callable[[Any], dict[str, Any]] = cache(get_type_hints)
 
 
 class TypedSettings(Settings):
-    """The same, of values that come from Python too, where anything may come: beam="3" is refused,
-    beam is a whole number, got '3'
+    """Settings that also check types, for values that come from Python: beam="3" is refused, beam
+    is a whole number, got '3'
     """
 
     def __post_init__(self) -> None:

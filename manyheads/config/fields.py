@@ -1,4 +1,4 @@
-"""Settings as what the fields of a dataclass declare: read from YAML, and written so."""
+"""Read the fields of a dataclass from YAML by their declared types, and write them as YAML."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BAD: Any = object()  # stands for a value with a mistake, until all mistakes are
 
 
 def parse_number(text: str) -> float:
-    """ "1e-3" -> 0.001, which YAML takes for text; and its own .inf and .nan."""
+    """ "1e-3" -> 0.001, which YAML takes for text; also YAML's own .inf and .nan."""
     bare = text.lower().lstrip("+-")
     return float(text.replace(".", "") if bare in (".inf", ".nan") else text.encode("ascii"))
 
@@ -55,7 +55,7 @@ KINDS: dict[Any, tuple[str, Callable[[str], object]]] = {
 
 
 def read_scalar(kind: Any, node: Scalar) -> Any:
-    """The text as the kind; BAD where it is something else."""
+    """Return the text as this kind; BAD where it is something else."""
     if get_origin(kind) is Literal:
         for choice in sorted(get_args(kind), key=lambda choice: isinstance(choice, str)):
             value = read_scalar(type(choice), node)
@@ -74,7 +74,7 @@ def read_scalar(kind: Any, node: Scalar) -> Any:
 
 
 def describe_kind(kind: Any) -> str:
-    """What a field of this kind is, after `is`."""
+    """Say what a field of this kind is, to follow `is`."""
     origin, inner = get_origin(kind), get_args(kind)
     if kind in KINDS:
         return KINDS[kind][0]
@@ -97,14 +97,14 @@ def describe_kind(kind: Any) -> str:
 
 
 def node_kind_of(kind: Any) -> type:
-    """Which node holds this kind."""
+    """Return the class of the node that holds this kind."""
     if get_origin(kind) is tuple:
         return Items
     return Group if get_origin(kind) is dict or dataclasses.is_dataclass(kind) else Scalar
 
 
 class SettingsReader:
-    """A text with overrides: nodes are read by declared type, and it goes on after a mistake."""
+    """Reads a YAML text with overrides by declared types, and goes on after a mistake."""
 
     def __init__(self, text: str, file: str = "", overrides: Sequence[str] = ()) -> None:
         self.mistakes: list[tuple[SourcePlace, str]] = []
@@ -113,7 +113,7 @@ class SettingsReader:
             self.tree = apply_override(self.note_mistake, self.tree, override, number)
 
     def find(self, field: str) -> Node | None:
-        """What is said of one field."""
+        """Return the node of one field."""
         if not isinstance(self.tree, Group) or field not in self.tree.entries:
             return None
         return self.tree.entries[field][1]
@@ -128,7 +128,7 @@ class SettingsReader:
         )
 
     def read_value(self, kind: Any, node: Node, path: str, default: object = None) -> Any:
-        """The default is that of the field: a group given in part keeps the rest of it."""
+        """Read a node; `default` is the field's: a group given in part keeps the rest of it."""
         if isinstance(node, Refused):
             return BAD
         if dataclasses.is_dataclass(kind):
@@ -153,7 +153,9 @@ class SettingsReader:
     def read_tagged_group(
         self, members: dict[str, Any], node: Node, path: str, default: object
     ) -> Any:
-        """The group of a union that its tag names: as given, else the default's, else the first."""
+        """Read the group of a union that the tag names: as given, else the default's, else the
+        first.
+        """
         tag = getattr(default, TAG, next(iter(members)))
         if isinstance(node, Group) and TAG in node.entries:
             child = node.entries[TAG][1]
@@ -170,8 +172,8 @@ class SettingsReader:
         default: object,
         others: Mapping[str, Any] = MappingProxyType({}),
     ) -> Any:
-        """Of `others` by tag one may have the field that this one has not."""
-        own = kind.__name__.lower()  # Seq2SeqRecipe is a recipe to who reads this
+        """Read a dataclass; a field that it does not have may belong to one of `others`, by tag."""
+        own = kind.__name__.lower()  # Seq2SeqRecipe is called a recipe in messages
         called = path or ("recipe" if own.endswith("recipe") else own)
         if isinstance(node, Scalar) and node.null:  # `training:` and nothing under it
             node = Group(node.place, {})
@@ -181,7 +183,7 @@ class SettingsReader:
         types = get_type_hints(kind)
         fields = {field.name: field for field in dataclasses.fields(kind) if field.init}
         rest = {name: default_of(field, default) for name, field in fields.items()}
-        if others:  # of a default of another kind, all is kept but that
+        if others:  # a default of another kind keeps everything except the tag
             rest[TAG] = fields[TAG].default
         values: dict[str, Any] = {}
         meant: set[str | None] = set()
@@ -214,7 +216,7 @@ class SettingsReader:
             return BAD
 
     def read_union(self, kind: Any, node: Node, path: str, default: object) -> Any:
-        """`int | None`: a scalar is what it reads as first, and text only if nothing else."""
+        """Read `int | None`: a scalar is the first kind that fits, text only if nothing else."""
         kinds = sorted(get_args(kind), key=lambda one: one in (str, Path))
         if isinstance(node, Scalar):
             found = (read_scalar(one, node) for one in kinds if node_kind_of(one) is Scalar)
@@ -258,7 +260,7 @@ TAG = "kind"  # the field that tells the groups of a union apart
 
 
 def groups_by_tag(kind: Any) -> dict[str, Any]:
-    """The groups of a union by their tags: `Train | Ship`, each with a `kind: Literal["..."]`."""
+    """Return the groups of a union by tag: `Train | Ship`, each with a `kind: Literal["..."]`."""
     members = get_args(kind) if get_origin(kind) in (Union, UnionType) else ()
     if not all(dataclasses.is_dataclass(one) and TAG in field_names(one) for one in members):
         return {}
@@ -266,7 +268,7 @@ def groups_by_tag(kind: Any) -> dict[str, Any]:
 
 
 def drop_others(group: Group, kind: Any, kinds: Iterable[Any]) -> Group:
-    """Without what a file says of another kind, where an override changes the kind."""
+    """Drop what a file says about other kinds, where an override changes the kind."""
     others = set().union(*map(field_names, kinds)) - field_names(kind)
     entries = {
         name: (place, child)
@@ -281,7 +283,7 @@ def field_names(kind: Any) -> set[str]:
 
 
 def default_of(field: dataclasses.Field[Any], group: object) -> Any:
-    """From the default of the group where there is one; BAD where there is none at all."""
+    """Return the default of the group where there is one, else the field's; BAD if it has none."""
     if dataclasses.is_dataclass(group) and hasattr(group, field.name):
         return getattr(group, field.name)
     if field.default_factory is not dataclasses.MISSING:
@@ -290,7 +292,7 @@ def default_of(field: dataclasses.Field[Any], group: object) -> Any:
 
 
 def find_blamed_place(group: Group, sentence: str, inside: str) -> SourcePlace:
-    """Where a group's own check failed: at the first field that its sentence names, else the group.
+    """Return the place of a failed check: the first field that its sentence names, else the group.
 
     An override in the group may be the reason, so it is named too.
     """
@@ -305,7 +307,7 @@ def find_blamed_place(group: Group, sentence: str, inside: str) -> SourcePlace:
 
 
 def find_place_within(group: Node, names: Sequence[str]) -> SourcePlace | None:
-    """The place of a field of a field of a group, where it was said; a group is no such field."""
+    """Return the place of a nested field of a group, if it was given and is not a group itself."""
     if not isinstance(group, Group) or names[0] not in group.entries:
         return None
     place, child = group.entries[names[0]]
@@ -322,12 +324,12 @@ T = TypeVar("T")
 
 
 def load(kind: type[T], path: Path, overrides: Sequence[str] = ()) -> T:
-    """The settings in a file."""
+    """Load the settings in a file."""
     return read(kind, text_of(path), str(path), overrides)
 
 
 def peek_field(path: Path, field: str) -> str | None:
-    """What a file says of one field, if it is text and the file can be read at all."""
+    """Return the text of one field of a file; None if it has none or cannot be read."""
     if not path.is_file():
         return None
     try:
@@ -344,13 +346,13 @@ def read(
     overrides: Sequence[str] = (),
     default: T | None = None,
 ) -> T:
-    """YAML as a frozen dataclass, each value read as its field is declared.
+    """Read YAML as a frozen dataclass, each value by the declared type of its field.
 
-    An override, `training.steps=20000`, replaces what the file says. A field that is not given
-    has the value of `default`, or its own; a group given in part keeps the rest of it.
+    An override, `training.steps=20000`, replaces what the file says. A field that is not given has
+    the value of `default`, or its own; a group given in part keeps the rest of it.
     """
     reader = SettingsReader(text, file, overrides)
-    # A tree cut short by a syntax error is refused: it would only seem to lack fields.
+    # A tree cut short by a syntax error is Refused: otherwise its fields would seem missing.
     value = reader.read_value(kind, reader.tree, "", default)
     if reader.mistakes:
         reader.mistakes.sort(key=lambda mistake: mistake[0].order)
@@ -361,7 +363,7 @@ def read(
 def read_part(
     kind: type, field: str, text: str, overrides: Sequence[str] = (), only: Sequence[str] = ()
 ) -> Any:
-    """What settings say of one field, or of these of its fields; None if nothing, or a mistake."""
+    """Read one field, or `only` these fields of it; None if it is not given, or is a mistake."""
     reader = SettingsReader(text, overrides=overrides)
     node = reader.find(field)
     if isinstance(node, Group) and only:
@@ -372,7 +374,7 @@ def read_part(
 
 
 def write(value: object, note: str = "") -> str:
-    """The settings as YAML that reads back as the same value, under the note as a comment."""
+    """Write settings as YAML that reads back as the same value, below the note as a comment."""
     comment = "".join(f"# {line}".rstrip() + "\n" for line in note.splitlines())
     # No line is folded: a value stays on the line of its name.
     text = yaml.serialize(
@@ -382,7 +384,7 @@ def write(value: object, note: str = "") -> str:
 
 
 def write_inline(value: object) -> str:
-    """What stands behind the = of an override: (1, 2) -> "[1, 2]" """
+    """Write a value as after the = of an override: (1, 2) -> "[1, 2]" """
     return write(value).removesuffix("\n").removesuffix("\n...")
 
 
@@ -409,7 +411,7 @@ def to_node(value: object) -> yaml.Node:
 
 
 def write_scalar(value: object) -> str:
-    """None, truths and numbers as YAML has them, numbers to the last digit."""
+    """Write None, booleans and numbers as in YAML, numbers to the last digit."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -425,7 +427,7 @@ def write_scalar(value: object) -> str:
 
 
 def needs_quotes(text: str) -> bool:
-    """Whether this or another reader of YAML would take the text for something else."""
+    """Whether this reader or another reader of YAML would take the text for something else."""
     node = Scalar(SourcePlace((0, 0, 0), ""), text, quoted=False)
     other = any(read_scalar(kind, node) is not BAD for kind in (NoneType, bool, int, float))
     tag = yaml.resolver.Resolver().resolve(yaml.ScalarNode, text, (True, False))

@@ -1,4 +1,4 @@
-"""YAML as a tree that knows its places: what was said, and where."""
+"""Parse YAML into a tree of nodes, each with its place in the text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TEXT, ITEMS, GROUP = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "ma
 
 @dataclass(frozen=True)
 class SourcePlace:
-    """Where something was said, and how to put places in order."""
+    """Where something was written, and how to sort places."""
 
     order: tuple[int, int, int]  # 0 for the file or the number of an override; line; column
     text: str
@@ -39,13 +39,13 @@ class Items:
 @dataclass(frozen=True)
 class Group:
     place: SourcePlace
-    entries: dict[str, tuple[SourcePlace, Node]]  # by name: where the name stands, and the value
-    overrides: tuple[str, ...] = ()  # those that changed something in here
+    entries: dict[str, tuple[SourcePlace, Node]]  # by name: the place of the name, and the value
+    overrides: tuple[str, ...] = ()  # those that changed something in this group
 
 
 @dataclass(frozen=True)
 class Refused:
-    """A mistake is noted for this; nothing more is said about it."""
+    """A node whose mistake is already reported; nothing more is said about it."""
 
     place: SourcePlace
 
@@ -54,7 +54,7 @@ Node = Scalar | Items | Group | Refused
 
 
 class Mistakes(ValueError):  # noqa: N818 - it is all of them, not an error
-    """All that is wrong with some settings, a line each: recipe.yaml:4:10: what is wrong there"""
+    """All mistakes in some settings, a line each: recipe.yaml:4:10: what is wrong there"""
 
     def __init__(self, lines: Sequence[str]):
         super().__init__("\n".join(lines))
@@ -68,7 +68,7 @@ class Source:
         self, note: Callable[[SourcePlace, str], object], text: str, name: str, number: int = 0
     ):
         self.note, self.text, self.name, self.number = note, text, name, number
-        self.done: dict[int, Node] = {}  # aliases share a node: each is looked at once
+        self.done: dict[int, Node] = {}  # aliases share a node: each is read once
         self.open: set[int] = set()
 
     def place(self, mark: yaml.Mark | None = None) -> SourcePlace:
@@ -77,7 +77,7 @@ class Source:
         return SourcePlace((self.number, line, column), text)
 
     def read_tree(self) -> Node:
-        """Only composed, so no tag constructs anything; BaseLoader leaves every scalar a text."""
+        """Parse the text; it is only composed: no tag constructs anything, and scalars are text."""
         try:
             loader = yaml.BaseLoader(self.text)
         except yaml.reader.ReaderError as error:
@@ -145,7 +145,7 @@ class Source:
 def apply_override(
     note: Callable[[SourcePlace, str], object], tree: Node, override: str, number: int
 ) -> Node:
-    """The tree with `training.steps=20000` in it."""
+    """Return the tree with an override such as `training.steps=20000` applied."""
     path, equals, text = override.partition("=")
     names = [name.strip() for name in path.split(".")]
     said = override if override.isprintable() else repr(override)
@@ -158,7 +158,7 @@ def apply_override(
 
 
 def put_value(tree: Node, names: Sequence[str], value: Node, place: SourcePlace) -> Group:
-    """A new tree, because an alias may show the old one elsewhere too."""
+    """Return a new tree with the value: an alias may use the old one elsewhere too."""
     group = tree if isinstance(tree, Group) else Group(place, {})
     name, *rest = names
     where, old = group.entries.get(name, (place, Scalar(place, "", quoted=False)))
@@ -180,12 +180,12 @@ def show_node(node: Node) -> str:
 
 
 def text_of(path: Path) -> str:
-    """What a file of settings says."""
+    """Return the text of a file of settings."""
     if path.is_dir():
         raise ValueError(f"settings are read from a file, {path} is a folder")
     if not path.exists():
         raise ValueError(f"settings are read from a file, and there is no {path}")
-    if not path.is_file():  # a pipe would be waited for
+    if not path.is_file():  # opening a pipe would wait
         raise ValueError(f"settings are read from a file, {path} is none")
     try:
         return path.read_bytes().decode("utf-8")

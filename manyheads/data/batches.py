@@ -1,7 +1,7 @@
-"""Which examples make which batch, a pure function of lengths, seed and epoch; and how they lie in
-its rows.
+"""Plan which examples form a batch, as a pure function of lengths, seed and epoch; and how they lie
+in its rows.
 
-Nothing is kept between epochs, so a run that is resumed in the middle of one has only to count.
+No state is kept between epochs, so a run that is resumed within one only has to count batches.
 
 N examples, S sides of an example (a source and a target, or one text).
 """
@@ -22,7 +22,7 @@ from manyheads.attention.patterns import Everything, Lengths, Segments
 from manyheads.attention.places import line, packed
 from manyheads.modules.transformer import Tokens
 
-OPEN = 8  # rows that are filled at once
+OPEN = 8  # rows that are open at a time
 Row = list[int]  # the examples that lie end to end in one row
 
 
@@ -30,25 +30,25 @@ Row = list[int]  # the examples that lie end to end in one row
 class Packing:
     """Batches of fixed shape: `rows` rows, each with room for `widths` tokens on each side.
 
-    Examples are laid down in a random order, so that batches are mixed as if they were not packed.
+    Examples are placed in random order, so that batches are mixed as if they were not packed.
     """
 
     rows: int
     widths: tuple[int, ...]
 
     def batches(self, lengths: ArrayLike, *, seed: int, epoch: int) -> list[list[Row]]:
-        """Every example once; the last batch may have fewer rows."""
+        """Plan batches with every example once; the last batch may have fewer rows."""
         room = f"a row has room for {list(self.widths)}"
         table = check_lengths(lengths, self.widths, room, "widen the rows")
         packed = self.fill(table, np.random.default_rng([seed, epoch]).permutation(len(table)))
         return [packed[i : i + self.rows] for i in range(0, len(packed), self.rows)]
 
     def fill(self, table: NDArray[np.int64], examples: NDArray[np.int64]) -> list[Row]:
-        """An example goes into the first of a few open rows that has room for it on all sides; if
-        none has, the one with the least room left is closed.
+        """Put each example into the first of a few open rows that has room on all sides; if none
+        has, close the row with the least room left.
 
-        Placing the longest first would fill a row by a hundredth more, and take thirty times as
-        long, which a fast device would have to wait for.
+        Placing the longest first would fill rows by a hundredth more, but takes thirty times as
+        long, and a fast device would have to wait for it.
         """
         rows: list[Row] = []
         left: list[list[int]] = []  # room of each open row, one number a side
@@ -71,18 +71,18 @@ class Packing:
 
 @dataclass(frozen=True)
 class Padding:
-    """Batches for networks that read one example a row: like lengths together, as little padding.
+    """Batches with one example per row: similar lengths together, for little padding.
 
     Examples are drawn at random, `chunk` at a time, and each chunk is sorted: by the longest side,
-    which limits a batch, then by the last (the target), then by the others. What is equally long
-    stays in random order.
+    which limits a batch, then by the last (the target), then by the others. Examples of equal
+    length stay in random order.
     """
 
-    tokens: int  # of a batch with its padding, on its larger side: rows × longest
+    tokens: int  # of a batch with padding, on its longer side: rows × longest
     chunk: int = 65536
 
     def batches(self, lengths: ArrayLike, *, seed: int, epoch: int) -> list[list[Row]]:
-        """Every example once, each alone in its row."""
+        """Plan batches with every example once, each alone in its row."""
         room = f"a batch has room for {self.tokens}"
         table = check_lengths(lengths, self.tokens, room, "allow more tokens")
         random = np.random.default_rng([seed, epoch])
@@ -95,7 +95,7 @@ class Padding:
         return [cut[i] for i in random.permutation(len(cut))]
 
     def cut(self, table: NDArray[np.int64], examples: NDArray[np.int64]) -> list[list[Row]]:
-        """Neighbours go together while they fit."""
+        """Cut sorted examples into batches: neighbours go together while they fit."""
         cut: list[list[Row]] = []
         longest = 0
         for example, length in zip(examples.tolist(), table[examples].max(1).tolist(), strict=True):
@@ -111,7 +111,7 @@ class Padding:
 def check_lengths(
     lengths: ArrayLike, most: int | tuple[int, ...], room: str, remedy: str
 ) -> NDArray[np.int64]:
-    """The lengths as a table (N, S), if none is longer than there is room for."""
+    """Return the lengths as a table (N, S); refuse an example that is too long."""
     table = np.asarray(lengths, dtype=np.int64)
     sides = len(most) if isinstance(most, tuple) else max((1, *table.shape[1:2]))
     if table.ndim != 2 or table.shape[1] != sides:
@@ -127,9 +127,9 @@ def check_lengths(
 
 
 class PlannedBatches:
-    """Which examples make which batch, by a plan.
+    """Batches by a plan.
 
-    `weights` say how much of what is wanted each example has.
+    `weights` are what `count` adds up over a batch, such as the target tokens of each example.
     """
 
     def __init__(
@@ -152,25 +152,25 @@ class PlannedBatches:
         return int(self.weights[[i for row in rows for i in row]].sum())
 
     def area(self, rows: Sequence[Any]) -> int:
-        """The tokens of a batch, what fills it up included."""
+        """Return the number of tokens in a batch, with padding."""
         if isinstance(self.plan, Packing):
             return self.plan.rows * sum(self.plan.widths)
         return len(rows) * int(self.lengths[[row[0] for row in rows]].max(0).sum())
 
     def share(self, rows: list[Any], part: int, parts: int) -> list[Any]:
-        """One part of a batch, of the same shape as the others: every so many rows of it."""
+        """Return one part of a batch, with the shape of the others: every `parts`-th row."""
         if isinstance(self.plan, Packing):
             rows = rows + [[]] * (self.plan.rows - len(rows))
         return rows[part::parts]
 
 
 class ListBatches(PlannedBatches):
-    """Batches of the sequences in a list: one a row, like lengths together."""
+    """Batches of the sequences in a list: one per row, similar lengths together."""
 
     def __init__(
         self, examples: Sequence[Any], make: Callable[[list[Any]], Any], tokens: int, seed: int = 0
     ):
-        """`make` lays some examples out as a batch that has `to(device)`; it may get none."""
+        """`make` turns some examples into a batch that has `to(device)`; the list may be empty."""
         lengths = np.array([len(one) for one in examples], dtype=np.int64)
         super().__init__(lengths[:, None], lengths, Padding(tokens), seed)
         self.examples, self.make = examples, make
@@ -184,18 +184,18 @@ Made = TypeVar("Made")
 Ints = NDArray[np.int64]
 WIDTH = 512  # tokens of a packed row, where no example is longer
 SHORT = 128  # the same where all examples are short: a row is then one tile of attention
-NOTHING = -100  # where nothing is wanted: what torch's losses leave out
+NOTHING = -100  # target where nothing is wanted: the ignore_index of torch's losses
 
 
 def within_rows(counts: Ints, row_of: Ints) -> Ints:
-    """Where each example begins in its row: [2, 3, 1], [0, 0, 1] -> [0, 2, 0]"""
+    """Return where each example begins in its row: [2, 3, 1], [0, 0, 1] -> [0, 2, 0]"""
     starts = counts.cumsum() - counts
     first = np.searchsorted(row_of, row_of)
     return starts - starts[first]
 
 
 def split_off(examples: Sequence[Item], chosen: set[int]) -> tuple[list[Item], list[Item]]:
-    """The others, and those of these numbers: [a b c], {1} -> [a c], [b]"""
+    """Return the other examples, and those with these indices: [a b c], {1} -> [a c], [b]"""
     others = [one for i, one in enumerate(examples) if i not in chosen]
     return others, [examples[i] for i in sorted(chosen)]
 
@@ -209,9 +209,10 @@ def split_by_sizes(counts: Ints, sizes: Sequence[int]) -> list[list[int]]:
 def lay_out(
     ids: Tensor, counts: Ints, sizes: Sequence[int] | None = None, longest: int = 0
 ) -> Tokens:
-    """Rows (R, T) of examples of so many tokens: one a row, or so many end to end in each.
+    """Return Tokens for rows (R, T) of examples with `counts` tokens: one per row, or `sizes` of
+    them packed in each.
 
-    No example of any batch is longer than the `longest`: said, all batches are of one kind.
+    `longest` is the longest example of all batches: with it, all batches are of the same kind.
     """
     width = ids.shape[1]
     if sizes is None:
@@ -222,7 +223,7 @@ def lay_out(
 
 
 def batch_by_length(sources: Sequence[Sequence[Any]], tokens: int) -> Iterator[list[int]]:
-    """The numbers of sources of like length, longest first: [[a b], [c], [d e]] -> [0, 2], [1]"""
+    """Yield indices of sources of like length, longest first: [[a b], [c], [d e]] -> [0, 2], [1]"""
     rows: list[int] = []
     for i in sorted(range(len(sources)), key=lambda i: -len(sources[i])):
         if rows and (len(rows) + 1) * (len(sources[rows[0]]) + 1) > tokens:
@@ -239,8 +240,8 @@ def map_by_length(
     tokens: int,
     spread: Callable[[Any, list[list[int]]], Iterable[Iterable[Made]]] = map,
 ) -> list[Made]:
-    """What the work makes of each source, in their order: it is handed the numbers of those of like
-    length together, and `spread` may share such groups among processes.
+    """Return what `work` makes of each source, in order: it is called with the indices of sources
+    of similar length, and `spread` may share these groups among processes.
     """
     groups, found = [*batch_by_length(sources, tokens)], dict[int, Made]()
     for rows, made in zip(groups, spread(work, groups), strict=True):
@@ -248,18 +249,18 @@ def map_by_length(
     return [found[i] for i in range(len(sources))]
 
 
-FIRST = 16  # texts, so that something is soon to be seen
-LONG_CHARACTERS = 1000  # a text of so many does not keep those before it waiting
+FIRST = 16  # texts, so that output appears soon
+LONG_CHARACTERS = 1000  # texts before one of this length do not wait for it
 
 
 def gather_texts(
     texts: Iterable[str], at_once: int, ready: Callable[[], bool] = lambda: True
 ) -> Iterator[list[str]]:
-    """Few texts at first, so that something is soon to be seen, then up to so many.
+    """Yield lists of texts: short ones at first, so that output appears soon, then up to `at_once`.
 
-    None waits here for one that is not yet ready, nor for a long one after it.
+    Texts do not wait for one that is not ready, nor for a long one after them.
 
-    What goes wrong with a text is raised after those before it were handed out.
+    An error in a text is raised after those before it were yielded.
     """
     some: list[str] = []
     few = min(FIRST, at_once)

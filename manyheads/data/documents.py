@@ -1,4 +1,4 @@
-"""Where running text comes from: files, folders and records, cut into documents."""
+"""Read running text from files, folders and records, split into documents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from manyheads.data.sources import (
     read_records,
 )
 
-FIELDS = ("text", "content", "document")  # the first of them that a record has holds its text
+FIELDS = ("text", "content", "document")  # names of the text in a record; the first counts
 
 
 class Document(NamedTuple):
@@ -30,10 +30,11 @@ class Document(NamedTuple):
 
 
 def read_documents(paths: Sequence[Path], split: str = "file") -> Iterator[Document]:
-    """Every text that is not blank, one at a time: what a file holds, its lines or its paragraphs,
-    or what stands between separators, such as <|endoftext|>.
+    """Yield every document that is not blank: a whole file, its lines, its paragraphs, or the texts
+    between separators, such as <|endoftext|>.
 
-    A folder stands for all files below it. A .jsonl holds a document a line, however it is split.
+    A folder stands for all files below it. A .jsonl file has a document per line, whatever `split`
+    is.
     """
     check_split(split)
     cut, known = SPLITS.get(split, partial(by_separator, separator=split)), find_formats()
@@ -50,7 +51,7 @@ def read_documents(paths: Sequence[Path], split: str = "file") -> Iterator[Docum
 
 
 def files_of(path: Path) -> list[Path]:
-    """A file itself; of a folder all that is not hidden, in the order of the names."""
+    """Return the file itself; for a folder, all files that are not hidden, sorted by name."""
     below = files_below(path, lambda file: not any(part.startswith(".") for part in file.parts))
     if not below:
         raise ValueError(f"{path} is a folder without files; text files in it would do")
@@ -69,7 +70,7 @@ def read_document_records(path: Path) -> Iterator[Document]:
 
 
 def as_one(path: Path) -> Iterator[Document]:
-    """To its last newline: a language model is to write those too."""
+    """Yield the whole file with its last newline, which a language model should write too."""
     each = enumerate(raw_lines(path), start=1)
     parts = (decode_line(raw, path, number).replace("\r\n", "\n") for number, raw in each)
     yield Document("".join(parts), path, 1)
@@ -95,7 +96,7 @@ def by_blank(path: Path) -> Iterator[Document]:
 
 
 def by_separator(path: Path, separator: str) -> Iterator[Document]:
-    """Without the line break that may stand on either side of a separator."""
+    """Split at a separator; drop one line break on either side of it."""
     (whole,) = as_one(path)
     parts, line = whole.text.split(separator), 1
     if len(parts) == 1:
@@ -122,10 +123,10 @@ SPLITS: dict[str, Callable[[Path], Iterator[Document]]] = {
 
 
 def hold_out(texts: Sequence[str], share: float) -> tuple[list[str], list[str]]:
-    """What is learned from, and the last `share` of all characters.
+    """Return the training texts, and the last `share` of all characters for validation.
 
-    One text is cut where that share begins. Of many, the last ones that come closest to it are
-    held out: at least one, never all.
+    A single text is cut where that share begins. Of many texts, the last ones that come closest to
+    the share are held out: at least one, never all.
     """
     if not 0 < share < 1:
         raise ValueError(f"the share that is held out is over 0 and under 1, got {share}")

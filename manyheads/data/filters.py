@@ -1,6 +1,6 @@
-"""What is wrong with a corpus of pairs, found before training and not after.
+"""Find bad pairs in a corpus before training.
 
-Each filter has a name, a reason in words, and a place in the order in which they are asked.
+Each filter has a reason in words; the first one that applies counts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from manyheads.config.declare import Settings, setting
 from manyheads.data.sources import Example
 
 SHOWN = 3  # examples of each finding
-CUT = 60  # characters of an example that are shown
+CUT = 60  # characters that are shown of an example
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Filters(Settings):
     )
 
     def reason(self, example: Example) -> str:
-        """Why this pair is left out by itself; empty where it is kept."""
+        """Return why this pair is left out; empty where it is kept."""
         one, other = len(example.source.strip()), len(example.target.strip())
         if not one or not other:
             return "empty on one side" if one or other else "empty on both sides"
@@ -50,7 +50,7 @@ class Filters(Settings):
 
 @dataclass
 class Finding:
-    """How many pairs were left out for one reason, and the first of them."""
+    """How many pairs were left out for one reason, and the first few of them."""
 
     count: int = 0
     examples: list[Example] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Finding:
 
 @dataclass
 class Report:
-    """What was read, kept and left out: prints as a person would want to read it."""
+    """What was read, kept and left out, as text for the user."""
 
     read: int = 0
     kept: int = 0
@@ -95,10 +95,10 @@ def filter_pairs(
     *,
     held_out: Iterable[Example] = (),
 ) -> Iterator[Example]:
-    """The pairs worth training on, the report filled as they pass.
+    """Yield the pairs to train on, and fill in the report.
 
-    A pair met before is left out, and so is one that is also among those held out for validation: a
-    score on what was trained on says nothing.
+    Repeated pairs are left out, and so are pairs that are also held out for validation: a score on
+    training data says nothing.
     """
     leaks = {hash_pair(example) for example in held_out}
     met: set[int] = set()
@@ -120,19 +120,19 @@ def filter_pairs(
 def tell_seen(
     train: Iterable[Any], valid: Iterable[Any], count: Callable[[Any], int] = lambda _: 1
 ) -> str:
-    """ ", 3 of them trained on too", where that is so: a score on those says little."""
+    """ ", 3 of them trained on too", if any are: a score on those says little."""
     known = set(train)
     seen = sum(count(one) for one in valid if one in known)
     return f", {seen:,} of them trained on too" if seen else ""
 
 
 def hash_pair(example: Example) -> int:
-    """A pair without its spacing, as one number: a corpus of millions fits in memory."""
+    """Return the hash of a pair, ignoring spaces: a corpus of millions fits into memory."""
     return hash((" ".join(example.source.split()), " ".join(example.target.split())))
 
 
 def some_left(report: Report, what: str) -> None:
-    """Refuse to go on with nothing."""
+    """Refuse a corpus of which nothing was read or kept."""
     if not report.read:
         raise ValueError(f"nothing is in {what}: its files are empty")
     if not report.kept:

@@ -1,4 +1,4 @@
-"""Texts with labels, and words with tags, from the files that people keep them in."""
+"""Read texts with labels, and words with tags, from common file formats."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from manyheads.config.declare import setting
 from manyheads.data.sources import find_formats, kind_of, read_lines, read_records
 
-LOOKED_AT = 1000  # lines, to tell columns without names apart
-SEVERAL = 0.5  # the share of a text's cells, at least, that hold more than one word
+LOOKED_AT = 1000  # lines, to guess the columns of a file without names
+SEVERAL = 0.5  # smallest share of cells with several words in a column of texts
 
 NAMES = {
     "text": ("text", "sentence", "sentence1", "text1", "question", "question1", "premise"),
@@ -25,7 +25,7 @@ WORDS, TAGS = ("words", "tokens"), ("tags", "labels", "ner_tags")
 
 
 class Labelled(NamedTuple):
-    """A text, what is said about it, and where it stands; `second` where texts come in pairs."""
+    """A text, its label and its line; `second` where texts come in pairs."""
 
     text: str
     label: str
@@ -38,12 +38,12 @@ class Labelled(NamedTuple):
 
     @property
     def texts(self) -> tuple[str, str]:
-        """What is read."""
+        """The texts that a model reads."""
         return self.text, self.second
 
 
 class Tagged(NamedTuple):
-    """The words of a sentence with a tag each, and where it begins."""
+    """The words of a sentence, a tag for each, and the line where it begins."""
 
     words: list[str]
     tags: list[str]
@@ -51,7 +51,7 @@ class Tagged(NamedTuple):
 
     @property
     def texts(self) -> list[str]:
-        """What is read."""
+        """The words that a model reads."""
         return self.words
 
 
@@ -78,11 +78,11 @@ class Columns:
 
 
 def read_labelled_file(path: Path, columns: Columns = Columns()) -> Iterator[Labelled]:
-    """The texts of a .tsv, .csv or .jsonl file, plain or compressed.
+    """Yield the texts of a .tsv, .csv or .jsonl file, plain or compressed.
 
-    Columns are known by the names in the first line. Without names, the label is the column with
-    the fewest different values, of equals the shorter; the text is the longest column, and another
-    that mostly holds several words is a second text.
+    Columns are found by the names in the first line. Without names, the label is the column with
+    the fewest different values (the shorter one if equal); the text is the longest column, and
+    another one in which most cells have several words is a second text.
     """
     kind, known = kind_of(path), [*ROWS, *find_formats()]
     if not path.exists():
@@ -98,7 +98,7 @@ def read_labelled_file(path: Path, columns: Columns = Columns()) -> Iterator[Lab
 
 
 def require_some(found: Iterator[Any], path: Path, what: str) -> Iterator[Any]:
-    """All that is found, if anything is."""
+    """Yield everything found; refuse a file in which nothing is."""
     first = next(found, None)
     if first is None:
         raise ValueError(f"{path} is empty: no {what} is in it")
@@ -113,7 +113,7 @@ def tsv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Rows of a CSV file; a quoted cell may go on over several lines."""
+    """Yield the rows of a CSV file; a quoted cell may continue over several lines."""
     reader = csv.reader((f"{line}\n" for line in read_lines(path)), strict=True)
     number = 1
     try:
@@ -129,7 +129,7 @@ ROWS = {".tsv": tsv_rows, ".csv": csv_rows}
 
 
 def describe_columns(path: Path, columns: Columns = Columns()) -> str:
-    """ "label: column 1 (coarse), text: column 3 (question)"; nothing of what has no columns."""
+    """ "label: column 1 (coarse), text: column 3 (question)"; empty for a file without columns."""
     if kind_of(path) not in ROWS:
         return ""
     rows = [row for _, row in islice(ROWS[kind_of(path)](path), LOOKED_AT)]
@@ -199,7 +199,7 @@ def choose_columns(path: Path, head: list[str], asked: Columns, rows: list[list[
 
 
 def find_column(path: Path, head: list[str], asked: str) -> int | None:
-    """The place of a column asked for by name or by number; none where none is asked for."""
+    """Return the index of a column given by name or number; None where none is given."""
     if not asked:
         return None
     if asked.lower() in head:
@@ -213,7 +213,7 @@ def find_column(path: Path, head: list[str], asked: str) -> int | None:
 
 
 def guess_columns(path: Path, rows: list[list[str]]) -> tuple[int, int, int | None]:
-    """Which columns without names are text, label and second text; refused where it is not clear.
+    """Guess which unnamed columns are text, label and second text; refuse an unclear file.
 
     [["1", "a fine film"], ["0", "no wit at all"]] -> 1, 0, None
     """
@@ -268,7 +268,7 @@ def find_field(
 
 
 def label_text(label: Any, path: Path, number: int) -> str:
-    """A label as text: "positive", 1 -> "1", true -> "true"."""
+    """Return a label as text: "positive", 1 -> "1", true -> "true"."""
     if isinstance(label, str):
         return label
     if isinstance(label, int | float):
@@ -280,13 +280,13 @@ def label_text(label: Any, path: Path, number: int) -> str:
 
 
 def read_tagged(path: Path) -> Iterator[Tagged]:
-    """Sentences of a CoNLL file (a word and its tag a line, a blank line between) or of .jsonl."""
+    """Yield sentences of a CoNLL file (a word and its tag per line, blank between) or .jsonl."""
     found = tagged_records(path) if kind_of(path) in find_formats() else conll_sentences(path)
     yield from require_some(found, path, "sentence with tags")
 
 
 def conll_sentences(path: Path) -> Iterator[Tagged]:
-    """The first column is the word, the last its tag; a line of fewer or more is no word."""
+    """Yield sentences; the first column is the word, the last its tag, and all lines are as wide."""
     words: list[str] = []
     tags: list[str] = []
     start = width = 0
@@ -329,7 +329,7 @@ def tagged_records(path: Path) -> Iterator[Tagged]:
 
 
 def as_lines(examples: Iterable[Labelled | Tagged]) -> Iterator[str]:
-    """A line of JSON each, which `read_labelled_file` or `read_tagged` reads back."""
+    """Yield a line of JSON for each, which `read_labelled_file` or `read_tagged` reads back."""
     for one in examples:
         if isinstance(one, Tagged):
             record: dict[str, Any] = {"words": one.words, "tags": one.tags}

@@ -1,4 +1,4 @@
-"""Files of what a model has compressed: a head in words, then parts, each with a checksum."""
+"""Files of data that a model has compressed: a JSON header, then parts with checksums."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ SUFFIX = ".mh"
 
 
 class PackedPart(NamedTuple):
-    """Bytes, and the checksum of what they stand for."""
+    """Compressed bytes, and the checksum of the original."""
 
     data: bytes
     checksum: int
 
 
 def write_packed(path: Path, head: dict[str, Any], parts: Sequence[PackedPart]) -> int:
-    """How many bytes were written."""
+    """Write a packed file; return its number of bytes."""
     words = zlib.compress(json.dumps(head, ensure_ascii=False).encode(), 9)
     body = [struct.pack(">II", len(part.data), part.checksum) + part.data for part in parts]
     whole = MAGIC + struct.pack(">II", len(words), zlib.crc32(words)) + words + b"".join(body)

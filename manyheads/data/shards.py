@@ -1,6 +1,6 @@
-"""Numbers on disk, read as if they were in memory.
+"""Token ids on disk, read as if they were in memory.
 
-A shard is two files of numpy's own format: all sequences end to end, and where each ends.
+A shard is two .npy files: all sequences end to end, and where each ends.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def shard_files(path: Path) -> tuple[Path, Path]:
 
 
 def write_shard(path: Path, sequences: Iterable[Sequence[int]], size: int) -> None:
-    """Any number of sequences of ids under `size`, in constant memory.
+    """Write any number of sequences of ids below `size`, in constant memory.
 
-    Both files have other names until they are whole. The ends come last and without them there is
-    no shard, so that half a shard, or one half new and half old, is never read.
+    Both files have temporary names until they are complete. The file of ends comes last, and there
+    is no shard without it, so that a half-written shard is never read.
     """
     if not 1 <= size <= 2**32:
         raise ValueError(f"a shard's vocabulary has 1 to {2**32} numbers, got {size}")
@@ -63,9 +63,9 @@ def write_shard(path: Path, sequences: Iterable[Sequence[int]], size: int) -> No
 
 @contextmanager
 def open_growing(path: Path, kind: type[np.generic]) -> Iterator[BinaryIO]:
-    """A file of one row of numbers whose count is written into its head at the end.
+    """Open a .npy file of one row, whose length is written into its header at the end.
 
-    numpy leaves room in the head for the largest count there can be.
+    numpy leaves room in the header for the largest length.
     """
     with path.open("wb") as file:
         write_head(file, kind, 0)
@@ -87,7 +87,7 @@ def write_head(file: BinaryIO, kind: type[np.generic], count: int) -> None:
 
 
 def in_chunks(sequences: Iterable[S]) -> Iterator[list[S]]:
-    """Many sequences or texts at a time: one by one they would be slow."""
+    """Yield many sequences or texts at a time: one by one would be slow."""
     some, size = list[S](), 0
     for sequence in sequences:
         some.append(sequence)
@@ -112,7 +112,7 @@ def check_range(ids: NDArray[np.int64], stops: NDArray[np.int64], size: int, num
 
 
 class Shard:
-    """Sequences of ids: `shard[i]` is a view into the file, read from disk when it is looked at."""
+    """Sequences of ids: `shard[i]` is a view into the file, read from disk when it is used."""
 
     def __init__(self, path: Path):
         tokens, ends = shard_files(path)
@@ -144,11 +144,11 @@ class Shard:
 
 
 def map_file(path: Path, kinds: Sequence[type[np.generic]]) -> NDArray[Any]:
-    """A row of numbers that stays on disk; anything else is refused."""
+    """Return a row of numbers that stays on disk; refuse anything else."""
     names = " or ".join(np.dtype(kind).name for kind in kinds)
     try:
         array = npy.open_memmap(path, mode="r")
-    except Exception:  # a foreign head fails in as many ways as there are heads
+    except Exception:  # a wrong header can fail in many ways
         raise ValueError(
             f"{path} is cut short or is not a file of {names} numbers; write it again"
         ) from None

@@ -1,4 +1,4 @@
-"""Where text comes from: lines, pairs of lines, and records, from plain or compressed files."""
+"""Read lines, pairs of lines, and records, from plain or compressed files."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-Records = Iterator[tuple[int, dict[str, Any]]]  # what a file holds, each with its line or number
+Records = Iterator[tuple[int, dict[str, Any]]]  # records, each with its line or number
 
 
 class Example(NamedTuple):
-    """A source and its target, and where they stand."""
+    """A source, its target, and their line."""
 
     source: str
     target: str
     line: int  # counted from 1
-    others: tuple[str, ...] = ()  # targets that are as good
+    others: tuple[str, ...] = ()  # other targets that are as good
 
     @property
     def references(self) -> list[str]:
@@ -32,7 +32,7 @@ class Example(NamedTuple):
 
 
 def files_below(path: Path, wanted: Callable[[Path], bool]) -> list[Path]:
-    """A file itself; of a folder those wanted by their place in it, in the order of the names."""
+    """Return the file itself; for a folder, those whose path in it is `wanted`, sorted by name."""
     if not path.is_dir():
         return [path]
     below = sorted(path.rglob("*"))
@@ -40,13 +40,13 @@ def files_below(path: Path, wanted: Callable[[Path], bool]) -> list[Path]:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file; only a newline ends one, so that U+2028 stays inside."""
+    """Yield the lines of a UTF-8 file; only a newline ends a line, so that U+2028 stays inside."""
     for number, raw in enumerate(raw_lines(path), start=1):
         yield decode_line(raw.removesuffix(b"\n").removesuffix(b"\r"), path, number)
 
 
 def raw_lines(path: Path) -> Iterator[bytes]:
-    """With their ends, without the mark that some programs put before the first."""
+    """Yield lines with their ends, without a byte order mark before the first."""
     try:
         with OPENERS.get(path.suffix, open)(path, "rb") as file:
             yield from (first.removeprefix(BOM_UTF8) for first in islice(file, 1))
@@ -72,7 +72,7 @@ def decode_line(raw: bytes, path: Path, number: int) -> str:
 
 
 def require_utf8(text: str, where: str) -> str:
-    """The text, if it can be written as UTF-8."""
+    """Return the text; refuse one that cannot be written as UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -82,7 +82,7 @@ def require_utf8(text: str, where: str) -> str:
 
 
 def read_aligned(source: Path, target: Path) -> Iterator[Example]:
-    """Line i of one file with line i of the other; files that do not match are refused."""
+    """Pair line i of one file with line i of the other; refuse files of different length."""
     nothing = object()
     both = zip_longest(read_lines(source), read_lines(target), fillvalue=nothing)
     for number, (one, other) in enumerate(both, start=1):
@@ -92,7 +92,7 @@ def read_aligned(source: Path, target: Path) -> Iterator[Example]:
 
 
 def describe_misaligned(source: Path, target: Path, number: int) -> str:
-    """Both counts, and the first place that looks wrong: often long before the shorter one ends."""
+    """Return both counts, and the first place that looks wrong, often long before the end."""
     counts = [sum(1 for _ in read_lines(path)) for path in (source, target)]
     sentence = (
         f"{source} has {counts[0]} lines and {target} {counts[1]}, but line i of one is the "
@@ -107,7 +107,7 @@ def describe_misaligned(source: Path, target: Path, number: int) -> str:
 
 
 def read_columns(path: Path) -> Iterator[Example]:
-    """A source and a target on each line with a tab between: what follows a second tab is left."""
+    """Yield the source and the target of each line, separated by a tab; ignore further columns."""
     for number, line in enumerate(read_lines(path), start=1):
         cells = line.split("\t")
         if len(cells) < 2:
@@ -123,21 +123,21 @@ def kind_of(path: Path) -> str:
 
 
 def json_lines(path: Path) -> Records:
-    """The JSON object on each line, with the line's number."""
+    """Yield the JSON object on each line, with the line's number."""
     yield from parse_records(read_lines(path), path)
 
 
-GROUP = "manyheads.formats"  # of entry points: ending = "module:function", for files from elsewhere
+GROUP = "manyheads.formats"  # entry points of installed formats: ending = "module:function"
 FORMATS: dict[str, Callable[[Path], Records]] = {".jsonl": json_lines}
 
 
 def find_formats() -> dict[str, Callable[[Path], Records]]:
-    """How files of records are read, by their ending: those here, and those installed beside."""
+    """Return how to read files of records, by their ending: built-in and installed formats."""
     return {f".{point.name}": point.load() for point in entry_points(group=GROUP)} | FORMATS
 
 
 def read_records(path: Path) -> Records:
-    """By the file's ending; a JSON object a line where it says nothing."""
+    """Read records by the file's ending; a JSON object per line where the ending is unknown."""
     yield from find_formats().get(kind_of(path), json_lines)(path)
 
 
@@ -149,7 +149,7 @@ def parse_records(texts: Iterable[str], path: Path) -> Records:
             record = json.loads(line)
         except json.JSONDecodeError as error:
             raise ValueError(f"{path}:{number}:{error.colno}: not JSON: {error.msg}") from None
-        if "\\ud" in line.lower():  # written out, half of a pair may stand alone
+        if "\\ud" in line.lower():  # an escape may be half of a surrogate pair
             require_utf8(json.dumps(record, ensure_ascii=False), f"{path}:{number}")
         if not isinstance(record, dict):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""From documents to batches of windows.
+"""Make batches of windows from documents.
 
 N documents, P pieces of them, R rows of a batch, T tokens.
 """
@@ -21,12 +21,12 @@ from manyheads.devices import send
 from manyheads.modules.config import Layout
 from manyheads.modules.transformer import Tokens
 
-SHARED = 8  # rows that a batch keeps at least, where it has them: several devices may share it
-Read: TypeAlias = Callable[[Ints, Ints], Ints]  # places of a shard and tables -> numbers
+SHARED = 8  # smallest number of rows to keep: several devices may share a batch
+Read: TypeAlias = Callable[[Ints, Ints], Ints]  # places in a shard and tables -> ids
 
 
 def frame_documents(texts: Iterable[str], codec: Text) -> Iterator[list[int]]:
-    """Each document as numbers, from its start to its stop: what a shard of them holds."""
+    """Yield the ids of each document, with its start and end tokens, as a shard holds them."""
     special = codec.special_tokens
     for some in in_chunks(texts):
         for ids in codec.encode_all(some):
@@ -34,10 +34,10 @@ def frame_documents(texts: Iterable[str], codec: Text) -> Iterator[list[int]]:
 
 
 class Batch(NamedTuple):
-    """What is read, and what is wanted after each of its tokens."""
+    """The tokens that are read, and the next token wanted at each place."""
 
     tokens: Tokens
-    wanted: Tensor  # (R, T), NOTHING where nothing is
+    wanted: Tensor  # (R, T), NOTHING where there is none
 
     def to(self, device: torch.device) -> Batch:
         return Batch(self.tokens.to(device), send(self.wanted, device))
@@ -45,18 +45,18 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows of a batch, not yet laid out: the pieces that lie end to end in each."""
+    """Rows of a planned batch: the pieces that lie end to end in each."""
 
     begins: Ints  # (P,) in the shard
-    lengths: Ints  # (P,) tokens read; as many are wanted, one step on
+    lengths: Ints  # (P,) tokens read; the tokens wanted are one step ahead
     counts: Ints  # (R,) pieces of each row
-    tables: Ints  # (P,) which table each one's numbers go through, where there are tables
+    tables: Ints  # (P,) which table maps the ids of each piece, where there are tables
 
     def __len__(self) -> int:
         return len(self.counts)
 
     def __getitem__(self, some: slice) -> Rows:
-        """rows[1::2]: every other one."""
+        """rows[1::2]: every other row."""
         chosen = np.zeros(len(self), bool)
         chosen[some] = True
         pieces = chosen[self.row_of()]
@@ -68,22 +68,21 @@ class Rows:
         return np.repeat(np.arange(len(self)), self.counts)
 
     def filled(self, rows: int) -> Rows:
-        """With empty ones, so many."""
+        """Add empty rows, up to this number."""
         more = max(0, rows - len(self))
         return replace(self, counts=np.pad(self.counts, (0, more)))
 
     def plain(self, context: int) -> bool:
-        """Whether each is one full window."""
+        """Whether each row is one full window."""
         return bool(len(self) and (self.counts == 1).all() and (self.lengths == context).all())
 
 
 class Windows:
-    """Which tokens make which batch of a language model, and the batches themselves.
+    """Plans which tokens form a batch of a language model, and makes the batches.
 
-    Documents longer than the context are cut into windows of it, from another place in every epoch.
-    Full windows go together, a batch of them needs no mask. What is shorter is packed into rows,
-    or has a row to itself where the layout is padded. Every token of a document but its first is
-    wanted once an epoch.
+    Documents longer than the context are cut into windows, from another offset in every epoch. Full
+    windows form batches that need no mask. Shorter pieces are packed into rows or, with the padded
+    layout, have a row each. Every token of a document except the first is predicted once per epoch.
     """
 
     def __init__(
@@ -102,7 +101,7 @@ class Windows:
             raise ValueError("there is nothing to learn: no document has two tokens")
         self.documents, self.context, self.seed, self.pad = documents, context, seed, pad
         self.rows = max(1, tokens // context)
-        # As wide as a few windows where those are short: what is packed leaves less room unused.
+        # Rows hold several windows if those are short: packing then leaves less room unused.
         wide = max(1, min(self.rows // SHARED, WIDTH // context))
         self.plan: Packing | Padding = (
             Packing(rows=self.rows // wide, widths=(wide * context,))
@@ -115,7 +114,7 @@ class Windows:
         return min(self.context, int(self.documents.lengths.max()) - 1)
 
     def epoch(self, number: int) -> list[Rows]:
-        """The batches of an epoch, in random order."""
+        """Return the batches of an epoch, in random order."""
         random = np.random.default_rng([self.seed, number])
         offsets = random.integers(self.context, size=len(self.documents))
         batches = self.planned(offsets, number)
@@ -126,7 +125,9 @@ class Windows:
         return self.batched(*cut, np.zeros(len(cut[0]), np.int64), epoch)
 
     def whole(self) -> list[Rows]:
-        """Every token of each document once, in windows that do not overlap: to measure by."""
+        """Return windows that do not overlap, with every token of each document once, for
+        evaluation.
+        """
         return self.planned(np.zeros(len(self.documents), np.int64), 0)
 
     def batched(self, begins: Ints, lengths: Ints, tables: Ints, epoch: int) -> list[Rows]:
@@ -138,7 +139,7 @@ class Windows:
             Rows(begins[one], lengths[one], once, tables[one])
             for one in full[:some].reshape(-1, self.rows)
         ]
-        # Those that make no batch of their own lie among the short ones.
+        # Full windows that are left over go with the short pieces.
         others = np.concatenate([np.flatnonzero(lengths < self.context), full[some:]])
         rest = self.plan.batches(lengths[others, None], seed=self.seed, epoch=epoch)
         for rows in rest:
@@ -148,15 +149,17 @@ class Windows:
         return batches
 
     def read(self, places: Ints, tables: Ints) -> Ints:
-        """The numbers at these places of the shard, each by its table where there are tables."""
+        """Return the ids at these places of the shard, mapped by their table where there are
+        tables.
+        """
         return self.documents.tokens[places].astype(np.int64)
 
     def count(self, rows: Rows) -> int:
-        """The tokens of these rows that are wanted."""
+        """Return the number of tokens to predict in these rows."""
         return int(rows.lengths.sum())
 
     def area(self, rows: Rows) -> int:
-        """The tokens of a batch, what fills it up included."""
+        """Return the number of tokens in a batch, with padding."""
         if rows.plain(self.context):
             return len(rows) * self.context
         if isinstance(self.plan, Packing):
@@ -164,13 +167,13 @@ class Windows:
         return len(rows) * int(rows.lengths.max(initial=1))
 
     def share(self, rows: Rows, part: int, parts: int) -> Rows:
-        """One part of a batch, of the same shape as the others: every so many rows of it."""
+        """Return one part of a batch, with the shape of the others: every `parts`-th row."""
         if isinstance(self.plan, Packing) and not rows.plain(self.context):
             rows = rows.filled(self.plan.rows)
         return rows[part::parts]
 
     def batch(self, rows: Rows) -> Batch:
-        """No rows are one in which nothing is wanted."""
+        """Make the tensors of a batch; without rows, one row in which nothing is wanted."""
         if rows.plain(self.context):
             return side_by_side(self.read, rows, self.context)
         rows = rows.filled(1)
@@ -182,15 +185,15 @@ class Windows:
 
 
 def cut_pieces(ends: Ints, context: int, offsets: Ints) -> tuple[Ints, Ints]:
-    """Where the pieces of documents begin, and how many tokens of each are read.
+    """Return where the pieces of documents begin, and how many tokens of each are read.
 
-    One that is longer than the context begins with a piece as long as its offset, if that is not 0.
+    A document longer than the context begins with a piece as long as its offset, if that is not 0.
     Documents that end at [4, 12], context 3, offsets [2, 2] -> [0, 4, 6, 9] and [3, 2, 3, 2]
     """
     lengths = np.diff(ends, prepend=0)
     reads = np.maximum(lengths - 1, 0)  # nothing follows the last token
     heads = np.where(reads > context, offsets, 0)
-    first = heads - np.where(heads > 0, context, 0)  # where the first would begin, were it full
+    first = heads - np.where(heads > 0, context, 0)  # where a full first piece would begin
     counts = -(-(reads - first) // context)
     number = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
     starts = np.repeat(first, counts) + number * context
@@ -200,14 +203,14 @@ def cut_pieces(ends: Ints, context: int, offsets: Ints) -> tuple[Ints, Ints]:
 
 
 def side_by_side(read: Read, rows: Rows, context: int) -> Batch:
-    """A full window a row."""
+    """Make a batch with a full window in each row."""
     held = read(rows.begins[:, None] + np.arange(context + 1), rows.tables[:, None])
     ids, wanted = (torch.from_numpy(held[:, i : i + context].copy()) for i in range(2))
     return Batch(Tokens(ids, line(context)), wanted)
 
 
 def place_pieces(read: Read, rows: Rows, width: int, pad: int) -> tuple[Tensor, Tensor]:
-    """What is read and what is wanted, each (R, width): all pieces are copied at once."""
+    """Return the tokens read and wanted, each (R, width); all pieces are copied at once."""
     row_of, lengths = rows.row_of(), rows.lengths
     starts = within_rows(lengths, row_of) + row_of * width
     step = np.arange(lengths.sum()) - np.repeat(lengths.cumsum() - lengths, lengths)

@@ -1,4 +1,4 @@
-"""All settings of a task: what each does, and what it is where nothing is said."""
+"""List all settings of a task: what each does, and its default."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from manyheads.config.fields import TAG, describe_kind
 from manyheads.tasks.recipe import Choice, Recipe
 from manyheads.tasks.table import find_recipe
 
-FEW, MANY = 0, 10**12  # tokens of a corpus: what differs between them follows from it
+FEW, MANY = 0, 10**12  # tokens of a corpus: a default that differs between them depends on it
 EXAMPLE = Path("x.tsv")
 
 
 class Described(NamedTuple):
-    """A setting, or a group of settings: one without a default."""
+    """A setting; or a group of settings, whose default is None."""
 
     name: str
     kind: str
@@ -36,13 +36,13 @@ class Way(NamedTuple):
     many: Any
 
     def of(self, name: str, default: Any) -> Way:
-        """Of a kind of network that the preset does not choose, the default."""
+        """Return the choices of one setting; the default where the network does not have it."""
         few, many = (getattr(one, name, default) for one in (self.few, self.many))
         return self._replace(few=few, many=many)
 
 
 def settings_of(task: str) -> list[Described]:
-    """In the order of a recipe."""
+    """Return all settings of a task, in the order of a recipe."""
     family = find_recipe(task)
     types = get_type_hints(get_type_hints(family)["data"])
     files = {name for name in family.files if "Path" in str(types[name])}
@@ -62,7 +62,7 @@ def list_ways(task: str, family: type[Recipe]) -> list[Way]:
 
 
 def example_data(family: type[Recipe]) -> Any:
-    """As if one file were given, by the first option that is enough alone."""
+    """Return `data` as if one file were given, by the first option that is enough alone."""
     types = get_type_hints(get_type_hints(family)["data"])
     for name in family.files:
         several = get_origin(types[name]) is tuple
@@ -74,7 +74,9 @@ def example_data(family: type[Recipe]) -> Any:
 def walk_settings(
     kinds: Sequence[Any], chosen: Sequence[Way], path: str, asked: set[str], networks: Sequence[str]
 ) -> Iterator[Described]:
-    """Those that a person has to give, `asked`, have no default; of several kinds, each once."""
+    """Yield the settings of these classes, each name once; those that the user must give, `asked`,
+    have no default.
+    """
     known: set[str] = set()
     for kind in kinds:
         types = get_type_hints(kind)
@@ -100,7 +102,7 @@ def tag_of(kind: Any) -> str:
 
 
 def default_of(chosen: Sequence[Way]) -> str:
-    """The value, or what decides it."""
+    """Return the default value, or what decides it."""
     if any(way.few != way.many for way in chosen):
         return "by the corpus"
     values = [way.few for way in chosen]
@@ -114,7 +116,7 @@ def default_of(chosen: Sequence[Way]) -> str:
 
 
 def list_settings(task: str) -> str:
-    """For a terminal."""
+    """Format all settings of a task for a terminal."""
     lines = []
     for one in settings_of(task):
         if one.default is None:

@@ -1,4 +1,4 @@
-"""What a task says of itself, without torch: its settings, its presets and its commands."""
+"""The settings, presets and commands of a task, without torch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ START_FROM = (
 
 
 class Choice(NamedTuple):
-    """What a person chose beside the files and the settings."""
+    """What the user chose beside the files and the settings."""
 
     device: str = "cpu"
     network: str | None = None
@@ -34,7 +34,7 @@ class Choice(NamedTuple):
 
 
 class Preset(NamedTuple):
-    """A network, and how it is trained, for corpora of some size."""
+    """A network and its training settings, for corpora of some size."""
 
     about: str
     network: Any
@@ -43,33 +43,33 @@ class Preset(NamedTuple):
     learning_rate: float
     codec: Any = None
     context: int | None = None
-    training: Mapping[str, Any] = NOTHING  # what else differs
-    rates: Mapping[str, float] = NOTHING  # of other kinds of networks
+    training: Mapping[str, Any] = NOTHING  # other settings that differ
+    rates: Mapping[str, float] = NOTHING  # learning rates of other kinds of networks
 
 
 def gated_layers(width: int) -> dict[str, Any]:
-    """Settings of a network whose feed-forward layers have gates, and as many weights as without:
-    8/3 of the width, in whole blocks of 64.
+    """Return settings of a network with gated feed-forward layers that have as many weights as
+    without gates: 8/3 of the width, rounded up to a multiple of 64.
     """
     gates = {"ffn_width": (8 * width // 3 + 63) // 64 * 64, "feed_forward": "swiglu"}
     return {"width": width, **gates, "norm": "rms", "bias": False}
 
 
-COMPILE_FROM = 4e16  # operations: some four minutes of a GPU of today
+COMPILE_FROM = 4e16  # operations: about four minutes on a current GPU
 
 
 class TrainingPlan(NamedTuple):
-    """How steps are shared out, whatever the preset; and other settings of training."""
+    """How many steps, warm-up steps and validations there are, for all presets; other settings."""
 
     settings: dict[str, Any]
     least_steps: int = 200
     warmup: tuple[int, int, int] = (20, 2000, 20)  # at least, at most, this part of all steps
     validations: int = 20
-    of_an_epoch: int = 0  # validations, where their number follows from the epochs
+    of_an_epoch: int = 0  # validations in each epoch; 0: `validations` in all
     least_between: int = 50  # steps from a validation to the next
 
     def training(self, preset: Preset, tokens: int, cuda: bool) -> Training:
-        """So many epochs over a corpus of so many tokens."""
+        """Return the training settings of a preset for a corpus of `tokens` tokens."""
         steps = max(self.least_steps, preset.epochs * tokens // preset.batch)
         times = self.of_an_epoch * preset.epochs or self.validations
         every = max(self.least_between, steps // times)
@@ -85,12 +85,12 @@ class TrainingPlan(NamedTuple):
             "log_every": max(1, min(50, every // 2)),
         }
         chosen |= {**self.settings, **preset.training}
-        half = chosen["steps"] // 2  # a warm-up takes no more
+        half = chosen["steps"] // 2  # a warm-up is never longer
         return Training(**{**chosen, "warmup_steps": min(chosen["warmup_steps"], half)})
 
 
 def pays_to_compile(network: Any, training: Training) -> bool:
-    """Whether a GPU computes so long that what it saves by compiled blocks, about a third, is more
+    """Whether a GPU trains so long that the time saved by compiled blocks, about a third, is more
     than the minute that compiling takes.
     """
     weights = 12 * network.width**2 * sum(network.depths)  # of the blocks, about
@@ -102,23 +102,23 @@ def pays_to_compile(network: Any, training: Training) -> bool:
 class Options:
     """What a command was asked for: each field of a subclass is an option."""
 
-    typed: ClassVar[frozenset[str]] = frozenset()  # of one that was asked for: what was typed
+    typed: ClassVar[frozenset[str]] = frozenset()  # the names of the options that were typed
 
     @classmethod
     def of(cls, **typed: Any) -> Self:
-        """From what was typed; what does not go together is refused before a model is loaded."""
+        """Make options of what was typed; refuse contradictions before a model is loaded."""
         return cls(**typed)
 
 
 class Verb(NamedTuple):
-    """A command that a model is for."""
+    """A command that uses a model."""
 
     options: type[Options]
     run: str  # "module:function", called with the model and the options
 
 
 class Recipe(Settings):
-    """What a run learns, from what, with what; and what suits where nothing is said.
+    """All settings of a run, and how those that are not given are chosen.
 
     A subclass is a frozen dataclass with the fields `task`, `data`, `network`, `training`,
     `start_from` and what else there is to set.
@@ -126,27 +126,27 @@ class Recipe(Settings):
 
     implementation: ClassVar[str]  # "module:class" of the Task
     files: ClassVar[tuple[str, ...]] = ()  # the fields of `data` that are options of `train`
-    example: ClassVar[str] = ""  # those that are enough, as they are typed
+    example: ClassVar[str] = ""  # options that are enough, as they are typed
     use: ClassVar[str] = "predict"  # the command that a trained model is for
     verbs: ClassVar[Mapping[str, Verb]] = {}
-    networks: ClassVar[tuple[str, ...]] = ("transformer",)  # the kinds that it can be
-    configs: ClassVar[Mapping[str, Any]] = CONFIGS  # of these kinds
+    networks: ClassVar[tuple[str, ...]] = ("transformer",)  # the kinds of network that it can use
+    configs: ClassVar[Mapping[str, Any]] = CONFIGS  # the settings class of each kind
     starts_from: ClassVar[tuple[str, ...]] = ()  # the tasks whose runs it can start from
     presets: ClassVar[Mapping[str, Preset]] = {}
     plan: ClassVar[TrainingPlan] = TrainingPlan({})
-    many_tokens: ClassVar[float] = float("inf")  # from so many on a GPU the base preset fits
+    many_tokens: ClassVar[float] = float("inf")  # from this many on, a GPU gets the base preset
     fine_tuning_epochs: ClassVar[int | None] = None  # None: as many as from nothing
-    has_new_head: ClassVar[bool] = False  # that the run it starts from did not learn
+    has_new_head: ClassVar[bool] = False  # one that the run it starts from did not train
     packs_on_cpu: ClassVar[bool] = True
 
     @classmethod
     def data_of(cls, files: Mapping[str, Any]) -> Any:
-        """Where to learn from, of the options that were given."""
+        """Return the `data` settings for the files that were given as options."""
         return get_type_hints(cls)["data"](**files)
 
     @classmethod
     def choose(cls, task: Any, data: Any, tokens: int, choice: Choice = Choice()) -> Self:
-        """A recipe with every choice made for a corpus of about so many tokens."""
+        """Return a recipe with every setting chosen for a corpus of about `tokens` tokens."""
         if not cls.presets:
             own: Any = cls(task, data)  # type: ignore[call-arg]
             kind = cls.network_of_kind(task, own.network, choice.network)
@@ -187,7 +187,7 @@ class Recipe(Settings):
 
     @classmethod
     def fitting_preset(cls, tokens: int, cuda: bool) -> str:
-        """Its name, for a corpus of so many tokens on this machine."""
+        """Return the name of the preset for a corpus of `tokens` tokens on this machine."""
         if not cuda:
             return "tiny"
         return "small" if tokens < cls.many_tokens else "base"
@@ -198,7 +198,7 @@ class Recipe(Settings):
 
     @classmethod
     def start_preset(cls, preset: Preset, start: Any) -> Preset:
-        """With what a run brings to one that starts from it."""
+        """Return the preset with the network, codec and context of the run it starts from."""
         context = None if preset.context is None else start.data.context
         preset = preset._replace(network=start.network, codec=start.codec, context=context)
         if cls.fine_tuning_epochs is None:
@@ -207,7 +207,7 @@ class Recipe(Settings):
 
     @classmethod
     def preset_of_kind(cls, preset: Preset, network: Any) -> Preset:
-        """With this network, and what its kind learns by."""
+        """Return the preset with this network and the learning rate of its kind."""
         rate = preset.rates.get(network.kind, preset.learning_rate)
         return preset._replace(network=network, learning_rate=rate)
 
@@ -221,18 +221,18 @@ class Recipe(Settings):
 
     @classmethod
     def fine_tune(cls, training: Training, network: Any) -> Training:
-        """What was learned before is changed little: by rates far below those for learning anew,
-        and without strong decay.
+        """Lower the learning rate far below that of training from nothing, and limit weight decay,
+        so that what was learned before changes little.
         """
         rate = float(f"{cls.fine_tuning_rate(network.width):.1e}")
         return replace(training, learning_rate=rate, weight_decay=min(training.weight_decay, 0.01))
 
     @classmethod
     def fine_tuning_rate(cls, width: int) -> float:
-        """The lower the wider the network is: 5.2e-5 for 768, 2e-5 for 2,048.
+        """Return a learning rate, lower for wider networks: 5.2e-5 for 768, 2e-5 for 2,048.
 
-        A head that begins anew needs more than the rest: 8e-4 for 128, 2e-4 for 256, 2.2e-5 for
-        768. Where little was learned before, lower rates stay far behind (results/README.md).
+        With a new head it is 8e-4 for 128, 2e-4 for 256, 2.2e-5 for 768. Where little was learned
+        before, lower rates stay far behind (results/README.md).
         """
         return min(8e-4, 13 / width**2) if cls.has_new_head else min(3e-4, 0.04 / width)
 
@@ -247,7 +247,7 @@ def check_layout(network: NetworkConfig, layout: str) -> None:
 def check_room(
     network: NetworkConfig, longest: int, what: str = "windows", field: str = "data.context"
 ) -> None:
-    """Refuse what is longer than a learned position reaches."""
+    """Refuse sequences that are longer than the learned positions."""
     room = network.places
     if room is not None and room < longest:
         raise ValueError(
@@ -258,7 +258,7 @@ def check_room(
 
 @dataclass(frozen=True)
 class ContinuationRecipe(Recipe):
-    """Of what goes on from what is there."""
+    """The recipe of a model that continues what it is given."""
 
     use = "generate"
     networks = ("transformer", "recurrent")
@@ -272,8 +272,8 @@ class ContinuationRecipe(Recipe):
         }
     )
     many_tokens = 100_000_000
-    judged: ClassVar[str]  # who is, in the sentences that refuse
-    written: ClassVar[str]  # what is, by which networks
+    judged: ClassVar[str]  # the subject of an error message
+    written: ClassVar[str]  # the beginning of an error message
 
     task: Any = setting(about="The task.")
     data: Any = setting(about="Training data.")

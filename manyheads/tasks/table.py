@@ -1,4 +1,4 @@
-"""Which tasks there are, and a recipe in a file."""
+"""The tasks by name, and the recipe in a file."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from manyheads.tasks.seq2seq.model import Translator as Translator
     from manyheads.tasks.task import Task
 
-    Translators = Literal["de-en", "en-de"]  # models of the package, by what they are
+    Translators = Literal["de-en", "en-de"]  # built-in models of this class
     Composer = Musician
     Composers = Literal["chorales"]
 
-GROUP = "manyheads.tasks"  # of entry points: name = "module:Recipe", for tasks from elsewhere
+GROUP = "manyheads.tasks"  # entry points of installed tasks: name = "module:Recipe"
 TASKS = {
     "translation": "manyheads.tasks.seq2seq.settings:Seq2SeqRecipe",
     "summarization": "manyheads.tasks.seq2seq.settings:Seq2SeqRecipe",
@@ -39,10 +39,10 @@ TASKS = {
     "embedding": "manyheads.tasks.masked.settings:EmbeddingRecipe",
 }
 
-# Fields of a network that recipes had once.
+# Network settings of earlier versions.
 RETIRED = ("inner", "order", "types", "scaled", "longest", "longest_wave", "reach", "window")
 
-# What `train` lists: a line for each that is trained.
+# What `train` lists: a line for each task.
 ABOUT = {
     "translation": "Translation, trained on pairs of texts.",
     "summarization": "Summaries, trained on pairs of texts.",
@@ -58,7 +58,7 @@ ABOUT = {
     "image": "Images, drawn pixel by pixel.",
 }
 
-# The commands that models are for: what `manyheads` lists.
+# The commands that use a model, as `manyheads` lists them.
 VERBS = {
     "translate": "Translate, summarize or answer, as the model was trained to.",
     "generate": "Write text from a prompt, or music, or draw images.",
@@ -73,24 +73,24 @@ VERBS = {
     "inspect": "Show what every head attends to, as a page for the browser.",
     "look": "Draw which notes, pixels or nodes of a graph a model attends to.",
 }
-MODELS = {"translate": "de-en", "inspect": "de-en"}  # for who names none
+MODELS = {"translate": "de-en", "inspect": "de-en"}  # where no --model is given
 
 
 def trained_tasks() -> dict[str, str]:
-    """Those that `train` knows, each with what it learns."""
+    """Return the tasks that `train` knows, each with what it learns."""
     others = dict.fromkeys(task_names(), "An installed task.")
     return {**ABOUT, **{name: about for name, about in others.items() if name not in TASKS}}
 
 
 @cache
 def task_names() -> tuple[str, ...]:
-    """Those here, and those that are installed beside."""
+    """Return the names of all tasks: those of the package and installed ones."""
     return (*TASKS, *(point.name for point in entry_points(group=GROUP) if point.name not in TASKS))
 
 
 @cache
 def find_recipe(name: str) -> type[Recipe]:
-    """What a task says of itself: this loads no torch."""
+    """Return the recipe class of a task, without loading torch."""
     if name in TASKS:
         return find_object(TASKS[name])
     for point in entry_points(group=GROUP):
@@ -105,13 +105,13 @@ def find_task(name: str) -> type[Task]:
 
 
 def find_object(place: str) -> Any:
-    """ "module:name" -> what is called so there"""
+    """ "module:name" -> the object of that name in the module"""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)
 
 
 def load_recipe(path: Path, settings: Sequence[str] = ()) -> Any:
-    """The recipe in a file, as its `task:` says; what is no task is told as a mistake in it."""
+    """Load the recipe in a file, by its `task:`; a wrong task is reported as a mistake in it."""
     try:
         return load(recipe_in(path), path, settings)
     except Mistakes as error:
@@ -125,7 +125,7 @@ def load_recipe(path: Path, settings: Sequence[str] = ()) -> Any:
 
 
 def recipe_in(path: Path) -> type[Recipe]:
-    """As the file's `task:` says, or nearly."""
+    """Return the recipe class for the file's `task:`, or for the task with the nearest name."""
     said = peek_field(path, "task")
     near = get_close_matches(said or "", task_names(), n=1)
     if not near and said:

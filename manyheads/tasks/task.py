@@ -1,4 +1,4 @@
-"""The one contract: all that the rest of the program knows of a family of models."""
+"""The interface of a task: all that the rest of the program knows of a family of models."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from manyheads.tasks.model import Model, Predictor
 from manyheads.training.distributed import World
 
 Found = TypeVar("Found")
-SHOWN = 5  # samples that a validation leaves
+SHOWN = 5  # samples that a validation shows
 
 
 class Corpus(Protocol):
-    """What was read to learn from; as text it says how much there is."""
+    """The training data as it was read; its text says how much there is."""
 
     @property
     def tokens(self) -> int:
-        """Of an epoch, about: before the vocabulary is known."""
+        """The approximate number of tokens in an epoch: the vocabulary is not known yet."""
 
 
 class Batches(Protocol):
-    """Which examples make which batch, and the batches."""
+    """Plans which examples form a batch, and makes the batches."""
 
     @property
     def longest(self) -> int:
-        """The tokens of the longest example, on its larger side."""
+        """The number of tokens of the longest example, on its longer side."""
 
     def epoch(self, number: int) -> list[Any]:
-        """The batches of an epoch, not yet laid out: a pure function of its number."""
+        """Plan the batches of an epoch, without tensors: a pure function of its number."""
 
     def count(self, rows: Any) -> int:
-        """The tokens a batch is measured by."""
+        """Return the number of tokens that the size of a batch is measured by."""
 
     def area(self, rows: Any) -> int:
-        """The room a batch takes."""
+        """Return how much room a batch takes in memory."""
 
     def share(self, rows: Any, part: int, parts: int) -> Any:
-        """One part of a batch, of the same shape as the others; `rows[part::parts]` of a list."""
+        """Return one part of a batch, shaped like the others; `rows[part::parts]` of a list."""
 
     def batch(self, rows: Any) -> Any:
-        """Laid out; it has `to(device)`."""
+        """Make the tensors of a planned batch; the result has `to(device)`."""
 
 
 class Sample(NamedTuple):
-    """What was read, what was wanted and what was written."""
+    """The input, the reference and the output of one example."""
 
     source: str
     reference: str
@@ -57,33 +57,33 @@ class Sample(NamedTuple):
 
 
 class Validation(NamedTuple):
-    """What a network is worth: scores, the one that counts first (more is better), and a loss."""
+    """The result of a validation: the main score first (higher is better), others, and a loss."""
 
     scores: dict[str, float]
     samples: list[Sample]
 
 
 class Task(ABC):
-    """A family of models: what is done with a run's recipe and folder."""
+    """A family of models, with the recipe and the folder of a run."""
 
-    Recipe: ClassVar[Any]  # what it says of itself
+    Recipe: ClassVar[Any]  # its settings and commands
     world = World()  # the processes that share its validations
-    at_once = 16384  # tokens of a batch to validate on
+    at_once = 16384  # tokens in a validation batch
 
     def __init__(self, recipe: Any, folder: Path | None = None):
         self.recipe, self.folder = recipe, folder
 
     @property
     def kind(self) -> Any:
-        """Which of those that the class is for."""
+        """The name of the task: a class may serve several, as translation and summarization."""
         return self.recipe.task
 
     def smoothing(self, network: nn.Module) -> float:
-        """Of what is wanted, while it is trained."""
+        """Return the label smoothing in training mode, else 0."""
         return self.recipe.training.label_smoothing if network.training else 0.0
 
     def held_in(self) -> Path:
-        """The folder of the run."""
+        """Return the folder of the run."""
         if self.folder is None:
             raise ValueError("this task was made without the folder of a run to learn from")
         return self.folder
@@ -92,27 +92,27 @@ class Task(ABC):
 
     @classmethod
     def settle(cls, recipe: Any, corpus: Any) -> Any:
-        """The recipe with what only the corpus can say."""
+        """Return the recipe with those settings that only the corpus can decide."""
         return recipe
 
     @classmethod
     def shorten(cls, recipe: Any) -> Any:
-        """The recipe of a run that takes as long and is sooner prepared: for an estimate."""
+        """Return a recipe that trains as long but is prepared sooner, for an estimate."""
         return recipe
 
     @classmethod
     @abstractmethod
     def gather(cls, recipe: Any) -> Corpus:
-        """Read and look through what is to be learned from."""
+        """Read and check the training data."""
 
     @classmethod
     @abstractmethod
     def prepare(cls, corpus: Any, recipe: Any, folder: Path) -> None:
-        """Put all into the folder that a run reads: the files it came from may be gone."""
+        """Write everything into the folder that a run reads: the original files may disappear."""
 
     @classmethod
     def adopt(cls, model: Any, source: Path, folder: Path) -> Any:
-        """The recipe of a Portable from elsewhere; what else it needs is put into the folder."""
+        """Return the recipe of an imported Portable; write what else it needs into the folder."""
         types = get_type_hints(cls.Recipe)
         data = types["data"](imported=source, context=model.context)
         codec = types["codec"]("given", model.codecs[0].size)
@@ -120,48 +120,49 @@ class Task(ABC):
 
     @classmethod
     def open(cls, recipe: Any, folder: Path) -> Self:
-        """The task of a run, or of a model: from its folder's recipe and .json files alone."""
+        """Open the task of a run or a model, from the recipe and .json files of its folder."""
         return cls(recipe, folder)
 
     # ---- from a folder to a model --------------------------------------------------------------
 
     @abstractmethod
     def network(self) -> nn.Module:
-        """With weights as they are before training."""
+        """Return the network with its initial weights."""
 
     @abstractmethod
     def batches(self) -> Batches:
-        """Of what is trained on."""
+        """Return the batches of the training data."""
 
     @abstractmethod
     def loss(self, network: Any, batch: Any) -> dict[str, Tensor]:
-        """Named terms, each summed over the batch; what is trained is their sum."""
+        """Return named loss terms, each summed over the batch; training minimizes their sum."""
 
     @abstractmethod
     def validate(self, network: Any) -> Validation:
-        """On what was held out; where several train, all do it, and all come to the same."""
+        """Validate on the held-out data; all processes take part and get the same result."""
 
     def model(self, network: Any, name: str = "") -> Model:
-        """What a user gets of a network."""
+        """Return the model that a user works with."""
         return Predictor(self, network, name)
 
     # ---- from a model to what it says ----------------------------------------------------------
 
     def predict(self, network: Any, lines: Sequence[str]) -> list[str]:
-        """What the network makes of each line, for a task that is used that way."""
+        """Return the network's output for each line, for a task that is used that way."""
         raise ValueError(f"{self.recipe.task} does not predict; `{self.Recipe.use}` uses it")
 
     def compare_ways(self, network: Any, lines: Sequence[str]) -> Iterator[tuple[str, float]]:
-        """Ways to say the same, each with how far it is off: what `verify` looks at where models do
-        not say what they are elsewhere."""
+        """Yield ways to compute the same, each with its error: for `verify`, where a model has no
+        Portable.
+        """
         yield from ()
 
     def evaluate(self, network: Any, path: Path) -> dict[str, float]:
-        """What a network is worth on a test set in one file."""
+        """Return the scores of a network on a test set in one file."""
         raise ValueError(f"{self.recipe.task} is not evaluated on one file of examples")
 
     def mean_loss(self, network: nn.Module, batches: Batches) -> float:
-        """Of a token, over all batches of an epoch."""
+        """Return the mean loss per token, over all batches of an epoch."""
         device, planned = next(network.parameters()).device, batches.epoch(0)
 
         def lose(rows: Any) -> float:
@@ -174,8 +175,8 @@ class Task(ABC):
         return total / sum(map(batches.count, planned))
 
     def halve_until_it_fits(self, validate: Callable[[], Found], least: int) -> Found:
-        """What is found with `at_once` tokens, with half as many from then on where those do not
-        fit into memory, and never with fewer than the least.
+        """Call `validate`; where it runs out of memory, halve `at_once` and call it again, but
+        never with fewer tokens than `least`.
         """
         while True:
             try:
@@ -187,12 +188,12 @@ class Task(ABC):
 
 
 def pick_evenly(count: int) -> range:
-    """Those of so many examples of which a validation leaves a sample: 12 -> 0, 2, 4, 6, 8"""
+    """Return the examples, of this many, that a validation shows as samples: 12 -> 0, 2, 4, 6, 8"""
     return range(0, count, max(1, count // SHOWN))[:SHOWN]
 
 
 def sum_terms(terms: dict[str, Tensor]) -> Tensor:
-    """What is trained: one term as it is, of several their sum."""
+    """Return the loss that is trained: the sum of its terms."""
     first, *others = terms.values()
     return sum(others, start=first)
 

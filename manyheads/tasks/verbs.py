@@ -1,4 +1,4 @@
-"""What the commands of several tasks ask for alike, and those of tasks that say nothing else."""
+"""Options that commands of several tasks share, and the commands of a task that adds none."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class PageOptions(Options):
     )
 
     def check_page(self, given: bool, sentence: str) -> None:
-        """Refuse what cannot be written or served; a file is of something that is `given`."""
+        """Refuse a page that cannot be written or served; a file needs an input that is `given`."""
         if self.port is not None and not 0 < self.port < 65536:
             raise ValueError(f"a port is 1 to 65535, got {self.port}")
         if self.out is None:
@@ -84,7 +84,7 @@ class InspectOptions(PageOptions):
     page_of: ClassVar[str] = 'a text: manyheads inspect "Guten Tag."'
 
     def look_at_output(self, wrote: str) -> Self:
-        """For another model, which is to look at what one wrote."""
+        """Return the options for another model, which looks at what this one wrote."""
         return self
 
     def __post_init__(self) -> None:
@@ -116,8 +116,8 @@ VERBS = {
 def refuse_unwritable(
     name: str, path: Path, ending: str = "", *, reads: Iterable[Path | None] = ()
 ) -> None:
-    """Refuse, before the work, a file that cannot be written: its folder has to be there, its
-    ending has to be this one, and it is none of those that are read.
+    """Refuse, before the work, a file that cannot be written: its folder must exist, its ending
+    must be this one, and it must not be one of the files that are read.
     """
     if path.is_dir() or not path.parent.is_dir():
         raise ValueError(f"{name} names a file in a folder that is there, got {path}")

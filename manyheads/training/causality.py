@@ -1,4 +1,4 @@
-"""Whether what a network says of a token depends on what comes later, or on another document.
+"""Test whether a network's output for a token depends on later tokens or other documents.
 
 B batch, T tokens.
 """
@@ -16,15 +16,15 @@ from torch import Tensor, nn
 from manyheads.attention.patterns import Segments
 
 DRAWS = 2  # places that are tried in each row
-ROUNDING = 1e-5  # of the largest score: what is less than that is rounding
+ROUNDING = 1e-5  # share of the largest score: smaller differences are rounding
 
 
 def largest_leak(network: nn.Module, run: Callable[[], Any], *, documents: bool = False) -> float:
-    """How far scores move when only what they must not see is changed, as a share of the largest.
+    """Return how far scores move when only hidden tokens change, as a share of the largest score.
 
     `run` calls the network on a batch, in whatever way it is to be used. In every row a token is
-    drawn: all but those up to it of its document become others, or, where only `documents` are
-    asked about, those of other documents. 0 is right.
+    drawn: all tokens are exchanged except those up to it in its document or, with `documents`,
+    except those of its document. 0 is right.
     """
     drawing = torch.Generator().manual_seed(0)
     with same_chances(network):
@@ -42,7 +42,7 @@ def largest_leak(network: nn.Module, run: Callable[[], Any], *, documents: bool 
             ):
                 moved = (one - before)[stays].abs().amax() if stays.any() else one.new_zeros(())
                 found = max(found, float(moved / before.abs().amax().clamp(min=1e-30)))
-        if found > ROUNDING:  # a device that never says the same twice has not looked ahead
+        if found > ROUNDING:  # a nondeterministic device is no leak
             again = zip(record_outputs(network, run, tuple), plain, strict=True)
             noise = max(float((a - b).abs().amax() / b.abs().amax()) for a, b in again)
             found = 0.0 if found <= 2 * noise else found
@@ -52,14 +52,14 @@ def largest_leak(network: nn.Module, run: Callable[[], Any], *, documents: bool 
 def record_outputs(
     network: nn.Module, run: Callable[[], Any], change: Callable[[Any], tuple[Any, ...]]
 ) -> list[Tensor]:
-    """What the network says at each call within `run`, its inputs changed."""
+    """Return the output of the network at each call within `run`, with its inputs changed."""
     said: list[Tensor] = []
     hooks = [
         network.register_forward_pre_hook(lambda _, inputs: change(inputs)),
         network.register_forward_hook(lambda _, __, out: said.append(out.detach().float())),
     ]
     try:
-        torch.manual_seed(0)  # the same tokens are dropped each time
+        torch.manual_seed(0)  # the same dropout each time
         run()
     finally:
         for hook in hooks:
@@ -70,7 +70,7 @@ def record_outputs(
 def changed_inputs(
     inputs: tuple[Any, ...], drawing: torch.Generator, documents: bool
 ) -> tuple[tuple[Any, ...], Tensor]:
-    """The inputs with other tokens, and which of those that are written stayed: (B, T)."""
+    """Return the inputs with other tokens, and which target tokens did not change: (B, T)."""
     *sources, written = inputs
     rows, tokens = written.ids.shape[:2]
     drawn = torch.rand(rows, generator=drawing).to(written.ids.device)
@@ -90,13 +90,13 @@ def changed_inputs(
 
 
 def documents_of(read: Any) -> Tensor:
-    """The document of each token, (B, T): 0 where there is one a row."""
+    """Return the document of each token, (B, T): 0 where a row is one document."""
     packed = [part.ids for part in read.seen.parts() if isinstance(part, Segments)]
     return packed[0] if packed else read.ids.new_zeros(read.ids.shape[:2], dtype=torch.long)
 
 
 def exchange_ids(ids: Tensor, stays: Tensor) -> Tensor:
-    """Each that does not stay becomes another one that is among them."""
+    """Replace each token that does not stay by another one of the batch."""
     if ids.is_floating_point():
         return torch.where(stays[..., None], ids, ids + 1)
     known = ids.unique()
@@ -108,9 +108,9 @@ def exchange_ids(ids: Tensor, stays: Tensor) -> Tensor:
 
 @contextmanager
 def same_chances(network: nn.Module) -> Iterator[None]:
-    """Random numbers may be drawn anew inside, and go on afterwards as if they had not been."""
+    """Allow random numbers inside; restore the random state afterwards."""
     device = next(network.parameters()).device
-    # cuDNN has a random state of its own, which no seed sets back.
+    # cuDNN has a random state of its own, which no seed resets.
     recurrent = [part for part in network.modules() if isinstance(part, nn.RNNBase)]
     dropped = [part.dropout for part in recurrent]
     with torch.random.fork_rng([device] if device.type == "cuda" else []):

@@ -1,4 +1,4 @@
-"""What of a network is compiled, and why that much."""
+"""Compile the blocks of a network, or all of it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from torch import nn
 def compile_network(network: nn.Module, *, whole: bool = False, **options: Any) -> None:
     """Compile a network in place, for its calls in training mode; `options` are torch.compile's.
 
-    Block by block unless `whole`: all blocks of a kind share what is compiled for the first, which
-    takes seconds where a whole network takes minutes, and their plans are made outside, so that
-    packed documents may have other lengths in every batch. Of what does change between batches
-    only that becomes a variable, once.
+    Without `whole`, block by block: all blocks of a kind share the code compiled for the first,
+    which takes seconds instead of minutes, and attention is planned outside, so that packed
+    documents may have other lengths in every batch. Only a size that changes between batches
+    becomes dynamic, once.
 
-    Whole is for batches that all have one shape and no documents: it also joins what lies between
-    blocks. In evaluation nothing is compiled: a cache changes its shape at every token.
+    `whole` is for batches that all have one shape and no documents: it also fuses what lies between
+    blocks. Nothing is compiled in evaluation: a cache changes its shape at every token.
     """
     parts = [network] if whole else blocks_of(network)
     if not parts:
@@ -37,13 +37,13 @@ def compile_network(network: nn.Module, *, whole: bool = False, **options: Any) 
 
 
 def blocks_of(network: nn.Module) -> list[nn.Module]:
-    """What lies in any list of modules called `blocks`: this page knows of no network."""
+    """Return the modules of every ModuleList called `blocks`, in any network."""
     lists = (getattr(module, "blocks", None) for module in network.modules())
     return [block for blocks in lists if isinstance(blocks, nn.ModuleList) for block in blocks]
 
 
 def in_training(quick: Callable[..., Any]) -> Callable[..., Any]:
-    """The forward of a module that is compiled while it is trained and plain while it is used."""
+    """Return a forward that is compiled in training mode and plain in evaluation."""
 
     def forward(module: nn.Module, *args: Any, **named: Any) -> Any:
         run = quick if module.training else type(module).forward

@@ -13,26 +13,26 @@ Schedule = Literal["linear", "inverse-square-root", "cosine", "stable"]
 Precision = Literal["float32", "bfloat16"]
 Fall = Callable[[int, int, int], float]  # step, warm-up steps, all steps -> factor
 
-COOLDOWN = 0.2  # the share of all steps in which a stable schedule comes down
+COOLDOWN = 0.2  # the share of all steps in which a stable schedule falls
 
 
 def linear(step: int, warmup: int, steps: int) -> float:
-    """Straight down to zero at the end."""
+    """Fall in a straight line, to zero at the last step."""
     return (steps - step) / max(1, steps - warmup)
 
 
 def inverse_square_root(step: int, warmup: int, steps: int) -> float:
-    """Down with the square root of time, and never to zero: knows no end."""
+    """Fall with the square root of the step, never to zero: needs no last step."""
     return math.sqrt(max(1, warmup) / max(1, step))
 
 
 def cosine(step: int, warmup: int, steps: int) -> float:
-    """Slowly at first, quickly in the middle, slowly to zero."""
+    """Fall to zero: slowly at first, quickly in the middle, slowly at the end."""
     return 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, steps - warmup)))
 
 
 def stable(step: int, warmup: int, steps: int) -> float:
-    """Level, then straight down to zero over the last fifth: warm-up, stable, decay."""
+    """Stay level, then fall in a line to zero over the last fifth: warm-up, stable, decay."""
     return min(1.0, (steps - step) / max(1.0, COOLDOWN * steps))
 
 
@@ -137,8 +137,8 @@ class Training(Settings):
             )
 
     def rate(self, step: int) -> float:
-        """A factor of the learning rate: up over the warm-up, half of all steps at most, then down
-        as the schedule says.
+        """Return the factor of the learning rate: it grows in the warm-up, at most half of all
+        steps, then follows the schedule.
         """
         warmup = min(self.warmup_steps, self.steps // 2)
         if step < warmup:
@@ -146,6 +146,6 @@ class Training(Settings):
         return max(0.0, SCHEDULES[self.schedule](step, warmup, self.steps))
 
     def judge(self, scores: Mapping[str, float], step: int) -> float:
-        """How good the weights of a step are: more is better."""
+        """Return how good the weights of a step are: higher is better."""
         by = {"loss": -scores["loss"], "last": float(step)}
         return by.get(self.best_by, next(iter(scores.values())))

@@ -26,11 +26,11 @@ class World:
     rank: int = 0
     size: int = 1
     device: torch.device = torch.device("cpu")
-    limited: bool = False  # whether it says so when its memory is full, as a GPU does
+    limited: bool = False  # whether full memory raises an error, as on a GPU
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that writes and talks."""
+        """Whether this is the process that writes files and prints."""
         return self.rank == 0
 
     def wait(self) -> None:
@@ -38,7 +38,7 @@ class World:
             dist.barrier()
 
     def broadcast(self, number: int) -> int:
-        """What the first process says, heard by all."""
+        """Return the number of the first process, in every process."""
         if self.size == 1:
             return number
         said = torch.tensor([number], device=self.device)
@@ -54,9 +54,9 @@ class World:
         return float(total)
 
     def map(self, work: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:
-        """What the work makes of each item, in their order; each process does its share of them.
+        """Return work(item) for each item, in order; each process does its share of them.
 
-        All have to call it. What fails in one fails in all: none waits for what never comes.
+        All processes must call it. An error in one is raised in all, so that none waits forever.
         """
         if self.size == 1:
             return [work(item) for item in items]
@@ -76,15 +76,15 @@ class World:
 
 
 def describe_error(error: Exception) -> tuple[type[Exception], str]:
-    """As other processes can raise it."""
-    for kind in (torch.OutOfMemoryError, ValueError):  # who trains may have an answer to these
+    """Return the class and the message of an error, so that other processes can raise it."""
+    for kind in (torch.OutOfMemoryError, ValueError):  # callers can handle these
         if isinstance(error, kind):
             return kind, str(error)
     return RuntimeError, f"{type(error).__name__}: {error}"
 
 
 def join_processes(device: str | None = None) -> World:
-    """This process alone; or, started by torchrun, one of many."""
+    """Return a World of this process alone or, started by torchrun, of all processes."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     at = choose_device(device)
     if size == 1:

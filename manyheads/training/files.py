@@ -1,4 +1,4 @@
-"""Writing so that nothing half-written is ever read, and reading so that nothing foreign is taken.
+"""Write files so that none is ever half-written; read only files that are whole and ours.
 
 A file is written beside its place, flushed to the disk, and moved there whole.
 """
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 RECIPE, WEIGHTS = "recipe.yaml", "weights.safetensors"  # what makes a folder a model
 CORPUS = "corpus.txt"  # what was read to train it
-NOTE = "manyheads"  # the key of our own note among a safetensors file's words
+NOTE = "manyheads"  # key of our note in the metadata of a safetensors file
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Call `write` on a file beside this one, then move it here; what was here stays until then.
+    """Call `write` on a temporary file, then move it to `path`; an old file stays until then.
 
-    The file beside it has one name: what a killed process left there is written over.
+    The temporary file always has the same name: what a killed process left is overwritten.
     """
     beside = path.with_name(f".{path.name}.part")
     try:
         beside.touch()
-        mode = beside.stat().st_mode  # of any new file; safetensors lets only its owner read
+        mode = beside.stat().st_mode  # of a new file; safetensors lets only its owner read
         write(beside)
         beside.chmod(mode)
         with beside.open("rb+") as file:
@@ -46,7 +46,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def describe_failure(error: Exception) -> str:
-    """What went wrong, without the path and the number."""
+    """Return what went wrong, without the path and the number."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     number = re.search(r"\(os error (\d+)\)", str(error))
@@ -58,10 +58,10 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], note: dict[str, Any]) -> None:
-    """Tensors by name and a note beside them, in one safetensors file.
+    """Write tensors by name, and a note, to one safetensors file.
 
-    The note is the only word in it: several would come in another order each time, and equal
-    weights are to be equal files.
+    The note is the only metadata entry: several would come in another order each time, and equal
+    weights should be equal files.
     """
     import safetensors.torch
 
@@ -71,7 +71,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], note: dict[str, Any]) 
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and the note; a file that is cut short or not ours is refused."""
+    """Read the tensors and the note; refuse a file that is cut short or not ours."""
     with open_tensors(path) as file:
         words = file.metadata() or {}
         if NOTE not in words:
@@ -84,14 +84,14 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def read_note(path: Path) -> dict[str, Any]:
-    """The note alone: no tensor is read."""
+    """Read the note alone, and no tensor."""
     with open_tensors(path) as file:
         note: dict[str, Any] = json.loads((file.metadata() or {}).get(NOTE, "{}"))
     return note
 
 
 def refuse_what_is_no_number(held: dict[str, Tensor], path: Path) -> None:
-    """NaN and infinity, by the first tensor that holds one: all that is computed of it is none."""
+    """Refuse NaN and infinity, naming the first tensor that holds one."""
     for name, tensor in held.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():
             raise ValueError(
@@ -101,7 +101,7 @@ def refuse_what_is_no_number(held: dict[str, Tensor], path: Path) -> None:
 
 
 def measure_tensors(path: Path) -> tuple[int, int]:
-    """The most rows or columns of any tensor of a file, and how many tensors: none is read."""
+    """Return the largest dimension of all tensors of a file, and their number; read none."""
     shapes = []
     with open_tensors(path, framework="np") as file:
         for name in file.keys():  # noqa: SIM118
@@ -111,7 +111,7 @@ def measure_tensors(path: Path) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def open_tensors(path: Path, framework: str = "pt") -> Iterator[Any]:
-    if path.exists() and not path.is_file():  # a pipe would be waited for
+    if path.exists() and not path.is_file():  # opening a pipe would wait
         raise ValueError(f"{path} is no file")
     try:
         with safe_open(path, framework=framework) as file:
@@ -126,7 +126,7 @@ def open_tensors(path: Path, framework: str = "pt") -> Iterator[Any]:
 
 
 def refuse_other_tensors(held: dict[str, Tensor], wanted: dict[str, Tensor], path: Path) -> None:
-    """Refuse tensors that are not those of this network, by the first that differs."""
+    """Refuse tensors that are not those of this network, naming the first that differs."""
     for name, tensor in wanted.items():
         if name not in held:
             raise ValueError(f"{path} belongs to another network: it holds no {name}")

@@ -1,4 +1,4 @@
-"""Batch, loss, backward, step, note."""
+"""One training step: loss, backward pass, update; and the tensors of a checkpoint."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Loss = Callable[[Any, B], dict[str, Tensor]]  # network, batch -> terms, each su
 
 
 class Learner:
-    """A network and what moves its weights: all that must be kept to go on later as if unbroken.
+    """A network and its optimizers: all that a checkpoint must hold to resume exactly.
 
-    What is random in a step follows from the seed and the number of the step, so no state of a
-    random generator has to be kept.
+    Random numbers in a step follow from the seed and the number of the step, so the state of the
+    random generator is not kept.
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class Learner:
             self.shared = DistributedDataParallel(network)
 
     def step(self, batches: Sequence[Any], count: int) -> dict[str, Tensor]:
-        """One step on the parts of a batch that holds `count` tokens over all processes.
+        """Take one step on the parts of a batch that holds `count` tokens over all processes.
 
-        The mean of each term for a token here comes back as it lies on the device: to read waits.
+        Return the mean of each loss term per token, still on the device: reading it would wait.
         """
         self.network.train()
         torch.manual_seed(self.seed_of(self.taken))
@@ -64,12 +64,12 @@ class Learner:
         return total
 
     def learn(self, batches: Sequence[Any], count: int) -> dict[str, Tensor]:
-        """The gradients of the parts of a batch, and the mean of each term for a token."""
+        """Compute the gradients of the parts of a batch; return the mean of each term per token."""
         total: dict[str, Tensor] = {}
         for i, batch in enumerate(batches):
             with self.sync_gradients(last=i == len(batches) - 1):
                 terms = self.terms_of(batch)
-                # Processes take the mean of their gradients, and the sum is meant.
+                # DistributedDataParallel takes the mean of the gradients, but we need the sum.
                 (sum_terms(terms) / count * self.world.size).backward()
             for name, term in terms.items():
                 part = term.detach() / count
@@ -81,7 +81,7 @@ class Learner:
             return self.loss_of(self.shared, batch)
 
     def update_weights(self) -> None:
-        """The weights, by their gradients."""
+        """Clip the gradients, set the learning rates and take a step of each optimizer."""
         if self.training.clip_norm:
             nn.utils.clip_grad_norm_(self.network.parameters(), self.training.clip_norm)
         for optimizer in self.optimizers:
@@ -91,10 +91,10 @@ class Learner:
             optimizer.zero_grad()
 
     def record(self, batch: Any, other: Any, count: int) -> None:
-        """From here on, steps on batches that are laid out as these two are played back.
+        """Record a step as a CUDA graph, to be replayed for batches with the layout of these two.
 
-        The second one is what the recording of the first is tried on; where it does not compute
-        what the network does, that is an error and nothing is learned.
+        The recording of `batch` is tried on `other`; if it does not compute what the network does,
+        raise an error before anything is learned.
         """
         self.network.train()
         clip = self.training.clip_norm
@@ -107,21 +107,22 @@ class Learner:
         self.recorded = recorded
 
     def can_record(self, batch: Any) -> bool:
-        """Alone on a GPU, with an optimizer and a layout that need nothing from the host."""
+        """Whether steps can be recorded: one GPU, and nothing in a step comes from the host."""
         able = all("capturable" in g for one in self.optimizers for g in one.param_groups)
         cuda = self.training.cuda_graph and self.world.device.type == "cuda"
         return cuda and able and self.world.size == 1 and not planned_by_host(batch)
 
     def probe_memory(self, batch: Any) -> None:
-        """Forward and backward, and forget it: what does not fit into memory fails here."""
+        """Run forward and backward once, so that a batch too large for the memory fails here."""
         with self.sync_gradients(last=False):
             loss = sum_terms(self.terms_of(batch))
         loss.backward()
         self.network.zero_grad()
 
     def refuse_leaks(self, batch: Any) -> bool:
-        """Stop before anything is learned from what a token must not see; whether one was tried:
-        only a network that writes from left to right can be."""
+        """Refuse a network in which a token sees what it must not see, before it is trained; return
+        whether it was tested: only a network that writes from left to right is.
+        """
         if not getattr(self.network, "causal", False):
             return False
         self.network.train()
@@ -134,7 +135,7 @@ class Learner:
         )
 
     def leak(self, batch: Any, exactly: bool = False, documents: bool = False) -> float:
-        """How far scores of this batch move with what must not move them; `exactly`: in 32 bits."""
+        """Return how far scores of a batch move with hidden tokens; `exactly`: without autocast."""
 
         def run() -> None:
             with self.sync_gradients(last=False), nullcontext() if exactly else self.autocast():
@@ -143,7 +144,7 @@ class Learner:
         return largest_leak(self.network, run, documents=documents)
 
     def explain_leak(self, batch: Any) -> str:
-        """What was seen, and which setting lets it be seen: the one without which it is not."""
+        """Say what was seen, and because of which setting: the one without which it is not seen."""
         own = self.leak(batch, documents=True) <= ROUNDING
         what = "a token sees a later one" if own else "a document sees another one of its row"
         settings = {}
@@ -161,29 +162,29 @@ class Learner:
         return f"{what}, whatever training.* says: it is what the network's patterns allow"
 
     def sync_gradients(self, last: bool) -> AbstractContextManager[Any]:
-        """Only after the last part of a batch do the processes tell each other their gradients."""
+        """Let processes exchange gradients only after the last part of a batch."""
         if last or self.world.size == 1:
             return nullcontext()
         return cast(DistributedDataParallel, self.shared).no_sync()
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """Only where it was asked for: float32 is the definition."""
+        """Use bfloat16 only where it was asked for: float32 is the reference."""
         if self.training.precision == "float32":
             return nullcontext()
         return torch.autocast(self.world.device.type, dtype=torch.bfloat16)
 
     def seed_of(self, step: int) -> int:
-        """A number of its own for each step and process."""
+        """Return a different seed for each step and process."""
         return ((self.training.seed * 1_000_003 + step) * 4096 + self.world.rank) % 2**63
 
     def weights(self) -> dict[str, Tensor]:
-        """What the run gives: the running average where there is one."""
+        """Return the weights of the result: the moving average where there is one."""
         return weights_of(self.network) if self.average is None else self.average.weights()
 
-    # ---- what goes into a checkpoint and comes out of it ---------------------------------------
+    # ---- checkpoints ---------------------------------------------------------------------------
 
     def state(self) -> dict[str, Tensor]:
-        """All tensors to go on from, by name."""
+        """Return all tensors of a checkpoint, by name."""
         held = {f"network.{name}": tensor for name, tensor in weights_of(self.network).items()}
         held |= {
             f"optimizer.{part}.{name}": tensor
@@ -195,7 +196,7 @@ class Learner:
         return held
 
     def restore(self, held: dict[str, Tensor], taken: int, path: Path) -> None:
-        """Go on from there; what belongs to another network is refused before anything changes."""
+        """Load a checkpoint; refuse that of another network before anything changes."""
         refuse_other_tensors(held, self.state(), path)
         load_weights(self.network, strip_prefix("network.", held))
         if self.average is not None:
@@ -206,7 +207,7 @@ class Learner:
         self.taken = taken
 
     def optimizer_states(self) -> dict[str, dict[str, Tensor]]:
-        """What the optimizers keep of each weight, by its name."""
+        """Return the optimizer state of each parameter, by its name."""
         names: dict[Any, str] = {p: name for name, p in self.network.named_parameters()}
         return {
             names[parameter]: kept

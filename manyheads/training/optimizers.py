@@ -1,4 +1,4 @@
-"""What moves the weights: a table of optimizers, each made for a network and its settings."""
+"""Optimizers by name, each made for a network and its training settings."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from manyheads.training.config import Training
 
 
 def make_adam(kind: Any, network: nn.Module, training: Training) -> list[Optimizer]:
-    """A norm's scale and a bias are not pulled towards zero: only what multiplies is.
+    """Make Adam or AdamW, with weight decay for matrices only, not for biases and norms.
 
-    Of Adam the decay is part of the gradient: what hardly matters to the loss goes to zero at once.
+    In Adam the decay is part of the gradient: weights that hardly matter to the loss soon go to
+    zero.
     """
     matrices = [p for p in network.parameters() if p.dim() > 1]
     others = [p for p in network.parameters() if p.dim() <= 1]
@@ -28,8 +29,8 @@ def make_adam(kind: Any, network: nn.Module, training: Training) -> list[Optimiz
 
 
 class FusedMuon(torch.optim.Muon):
-    """torch's, where a weight may be several matrices below each other, of so many rows (`sizes`):
-    queries, keys and values. Each is made orthogonal by itself, which learns faster.
+    """torch's Muon, for weights that stack several matrices, of `sizes` rows each: queries, keys
+    and values. Each matrix is made orthogonal alone, which learns faster.
     """
 
     @torch.no_grad()
@@ -49,7 +50,7 @@ class FusedMuon(torch.optim.Muon):
 
 
 def orthogonalize(matrix: Tensor) -> Tensor:
-    """The nearest matrix whose singular values are all about 1, by five steps of Newton-Schulz."""
+    """Return the nearest matrix with all singular values about 1, by five Newton-Schulz steps."""
     x = matrix.bfloat16() if matrix.is_cuda else matrix
     tall = len(x) > x.shape[1]
     x = x.mT if tall else x
@@ -61,7 +62,7 @@ def orthogonalize(matrix: Tensor) -> Tensor:
 
 
 def muon(network: nn.Module, training: Training) -> list[Optimizer]:
-    """Muon for the matrices of layers, AdamW for all else: tables, heads, norms, single numbers."""
+    """Use Muon for the matrices of layers, AdamW for all else: embeddings, heads, norms, biases."""
     groups: dict[tuple[int, ...], list[Tensor]] = {}
     for name, module in network.named_modules():
         above, _, last = name.rpartition(".")
@@ -86,8 +87,8 @@ def muon(network: nn.Module, training: Training) -> list[Optimizer]:
     return made
 
 
-# Several where one does not suit all weights. Each group's rate is that of the settings, or so many
-# times it, as `lr` says before the first step.
+# A list, because one optimizer may not suit all weights. The `lr` of a group before the first step
+# is its peak learning rate.
 OPTIMIZERS: dict[str, Callable[[nn.Module, Training], list[Optimizer]]] = {
     "adamw": partial(make_adam, torch.optim.AdamW),
     "adam": partial(make_adam, torch.optim.Adam),
@@ -102,7 +103,7 @@ def find_optimizer(name: str) -> Callable[[nn.Module, Training], list[Optimizer]
 
 
 def make_optimizers(network: nn.Module, training: Training) -> list[Optimizer]:
-    """With all that they keep of each weight there from the first: it takes room."""
+    """Make the optimizers with all their state allocated, so that its memory is in use at once."""
     made = find_optimizer(training.optimizer)(network, training)
     for optimizer in made:
         for group in optimizer.param_groups:
@@ -110,7 +111,7 @@ def make_optimizers(network: nn.Module, training: Training) -> list[Optimizer]:
             group["lr"] = 0.0
             for weight in group["params"]:
                 weight.grad = torch.zeros_like(weight)
-        # A step of size zero makes what it keeps, then all is zero again.
+        # A step with learning rate zero allocates the state, which is then set to zero.
         optimizer.step()
         optimizer.zero_grad()
         for group in optimizer.param_groups:

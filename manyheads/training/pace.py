@@ -1,4 +1,4 @@
-"""How long a step and a validation take here, and in how much memory: measured, not reckoned."""
+"""Measure how long a step and a validation take on this machine, and in how much memory."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from manyheads.devices import use_threads
 from manyheads.training.config import Training
 from manyheads.training.trainer import Trainer, prefetch
 
-STEPS = 3  # that are timed at least, then as many again
-LEAST_SECONDS = 0.5  # until so much time has passed
-PATIENCE_SECONDS = 30.0  # with a validation: a network that knows nothing yet writes at length
-VALIDATING = 0.25  # of a budget at most
-MARGIN = 0.95  # of a budget that is planned with: a machine is not always as fast
+STEPS = 3  # to time at least; then as many again
+LEAST_SECONDS = 0.5  # until this much time has passed
+PATIENCE_SECONDS = 30.0  # for a validation: an untrained network writes long texts
+VALIDATING = 0.25  # largest share of a time budget for validation
+MARGIN = 0.95  # share of a time budget to plan with: speed varies
 
 
 class Pace(NamedTuple):
-    """What a run takes."""
+    """The time of a step and of a validation, and the memory."""
 
     step_seconds: float
-    validation_seconds: float  # at most: until it has learned when to stop it writes the longest
+    validation_seconds: float  # at most: an untrained network writes the longest texts
     memory_bytes: int
 
     def seconds(self, training: Training) -> float:
@@ -39,7 +39,7 @@ class Pace(NamedTuple):
 
 
 def measure_pace(trainer: Trainer) -> Pace:
-    """Some real steps of a trainer, and a validation: it is of no use afterwards."""
+    """Time some real steps and a validation of a trainer, which is of no use afterwards."""
     plan, learner, device = trainer.plan, trainer.learner, trainer.world.device
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -52,7 +52,7 @@ def measure_pace(trainer: Trainer) -> Pace:
 
 
 def step_of(trainer: Trainer) -> float:
-    """The seconds of a step, its batch made beside it as in training."""
+    """Return the seconds of a step, while a thread makes the batches as in training."""
     with closing(prefetch(trainer.batches())) as batches:
         trainer.step(next(batches))  # the first is slower than others
         wait_for(trainer)
@@ -66,20 +66,20 @@ def step_of(trainer: Trainer) -> float:
 
 
 def wait_for(trainer: Trainer) -> None:
-    """Until the device has done what it was given."""
+    """Wait until the device has done its work."""
     for summed in trainer.summed.values():
         summed.item()
 
 
 def validation_of(trainer: Trainer) -> float:
-    """The seconds of a validation, or of our patience with it."""
+    """Return the seconds of a validation, which is cut off at PATIENCE_SECONDS."""
     began, network = time.perf_counter(), trainer.learner.network
 
     def look_at_the_clock(module: nn.Module, given: Any) -> None:
         if time.perf_counter() - began > PATIENCE_SECONDS:
             raise TimeoutError
 
-    # A hook would have what is compiled compiled again.
+    # A hook would make compiled blocks compile again.
     parts = [] if trainer.training.compile else [*network.modules()]
     hooks = [part.register_forward_pre_hook(look_at_the_clock) for part in parts]
     with suppress(TimeoutError):
@@ -102,7 +102,7 @@ def peak_memory(device: torch.device) -> int:
 
 
 def memory_of(device: torch.device) -> int:
-    """What the machine has, or what this process may take of it; 0 where it does not say."""
+    """Return the memory of the device, or what this process may use of it; 0 where unknown."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     try:
@@ -115,7 +115,7 @@ def memory_of(device: torch.device) -> int:
 
 
 def fit_steps(seconds: float, training: Training, pace: Pace) -> Training:
-    """The same schedule in as many steps as there is time for, and never more than were meant."""
+    """Return the same schedule with as many steps as fit into the time, but never more."""
     left = MARGIN * max(0.0, seconds)
     meant = math.ceil(training.steps / training.validate_every)
     most = int(VALIDATING * left / max(1e-9, pace.validation_seconds))

@@ -1,7 +1,7 @@
-"""A step of training, recorded once as a CUDA graph and played back for every batch of its shape.
+"""Record a training step once as a CUDA graph and replay it for every batch of its shape.
 
-A small network computes faster than its host can ask: of a step that is played back the host asks
-once. What differs between batches is copied to where the recording reads it.
+A small network computes faster than the host can launch its kernels; a graph is launched once. What
+differs between batches is copied to where the graph reads it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from manyheads.attention.kernels.short import TILE
 from manyheads.attention.patterns import Segments
 from manyheads.tasks.task import sum_terms
 
-WARM = 3  # runs before a recording: what is compiled or chosen at a first call is so by then
-SAME = 1e-2  # of the loss and of the gradients' norm: what bfloat16 rounds is far below it
-DRAWN = 1e-5  # of the loss: what dropout moves is far above it, and rounding in 32 bits far below
+WARM = 3  # runs before recording: a first call compiles code and chooses kernels
+SAME = 1e-2  # tolerance of loss and gradient norm: rounding in bfloat16 is far below
+DRAWN = 1e-5  # share of the loss: dropout moves it far more, rounding in 32 bits far less
 
 
 class RecordedStep:
-    """Gradients of a batch, then a move of the weights: two recordings, so that the first can be
-    tried and change nothing.
+    """Two CUDA graphs, one for the gradients of a batch and one for the update of the weights, so
+    that the first can be tried without changing anything.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class RecordedStep:
         self.clip_norm, self.batch, self.shape = clip_norm, copy_of(batch, {}), shape_of(batch)
         self.inputs = tensors_of(self.batch)
         device = next(network.parameters()).device
-        self.share = torch.ones((), device=device)  # of the loss that a token has
+        self.share = torch.ones((), device=device)  # 1 / number of tokens
         self.rates = [
             [torch.zeros((), device=device) for _ in one.param_groups] for one in optimizers
         ]
@@ -58,8 +58,8 @@ class RecordedStep:
         self.gradients, self.move = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.gradients, capture_error_mode="thread_local"):
             self.terms = self.learn()
-        # The recording writes to these; the network lets them go, so that a step that is not played
-        # back begins with none.
+        # The graph writes to these gradients; the network drops them, so that a step that is not
+        # replayed begins with none.
         self.held = [p.grad for p in self.network.parameters()]
         pool = self.gradients.pool()
         with (
@@ -81,7 +81,9 @@ class RecordedStep:
         return shape_of(batch) == self.shape
 
     def play(self, batch: Any, count: int) -> dict[str, Tensor]:
-        """The gradients of a batch, and its terms for a token; they stand until the next."""
+        """Compute the gradients of a batch; return its terms per token, which the next call
+        overwrites.
+        """
         for mine, given in zip(self.inputs, tensors_of(batch), strict=True):
             mine.copy_(given)
         self.share.fill_(1 / count)
@@ -89,19 +91,19 @@ class RecordedStep:
         return self.terms
 
     def step(self, rate: float) -> None:
-        """Move the weights by what was last played: this part of each group's first rate."""
+        """Update the weights by the last gradients, with `rate` times each group's initial rate."""
         for optimizer, rates in zip(self.optimizers, self.rates, strict=True):
             for group, mine in zip(optimizer.param_groups, rates, strict=True):
                 mine.fill_(group["initial_lr"] * rate)
         self.move.replay()
 
     def play_with(self, seed: int, batch: Any, count: int) -> float:
-        """The loss of a batch, played."""
+        """Return the loss of a batch, replayed."""
         torch.manual_seed(seed)
         return sum(float(term) for term in self.play(batch, count).values())
 
     def compute_with(self, seed: int, batch: Any, count: int) -> float:
-        """The loss of a batch, not played, and its gradients anew."""
+        """Return the loss of a batch without the graph, and compute its gradients anew."""
         self.network.zero_grad()
         torch.manual_seed(seed)
         loss = sum_terms(self.terms_of(batch)) / count
@@ -109,10 +111,10 @@ class RecordedStep:
         return float(loss.detach())
 
     def refuse(self, batch: Any, count: int) -> str:
-        """Why what is played is not what the network computes; empty where it is.
+        """Return why the graph does not compute what the network does; empty where it does.
 
-        Tried on a batch that was not recorded: what a recording took from the host by mistake, as
-        where documents end, belongs to another one.
+        Try it on a batch that was not recorded: what the recording took from the host by mistake,
+        such as where documents end, is wrong for another batch.
         """
         other, played = (self.play_with(seed, batch, count) for seed in (1, 0))
         norm = norm_of(self.held)
@@ -132,7 +134,7 @@ def norm_of(gradients: list[Tensor | None]) -> float:
 
 
 class rates_of:  # noqa: N801
-    """While a move is recorded, rates are tensors that can be filled anew."""
+    """While an update is recorded, learning rates are tensors that can be filled anew."""
 
     def __init__(self, optimizers: list[Optimizer], rates: list[list[Tensor]]):
         self.groups = [group for one in optimizers for group in one.param_groups]
@@ -149,9 +151,9 @@ class rates_of:  # noqa: N801
 
 
 def parts_of(batch: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """All tensors and other values of a batch, however it is built, with where each lies in it.
+    """Yield all tensors and other values of a batch, each with its path.
 
-    Left out is what a class says is no part of what it is: what the host knows beside.
+    Fields with compare=False are left out: they hold what the host knows besides.
     """
     if is_dataclass(batch):
         yield name, type(batch)
@@ -166,8 +168,9 @@ def parts_of(batch: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def planned_by_host(batch: Any) -> bool:
-    """Whether it holds documents for which attention is planned by their lengths, batch by batch:
-    a row of those is longer than one tile."""
+    """Whether attention is planned on the host for each batch, by the lengths of documents: where
+    rows of documents are longer than one tile.
+    """
     return any(
         name.endswith(".ids") and kind is Segments and ids.shape[1] > TILE
         for (_, kind), (name, ids) in pairwise(parts_of(batch))
@@ -179,7 +182,7 @@ def tensors_of(batch: Any) -> list[Tensor]:
 
 
 def shape_of(batch: Any) -> list[tuple[Any, ...]]:
-    """What two batches share that one recording can serve."""
+    """Return what two batches must have in common to share a recording."""
     return [
         (name, x.shape, x.dtype) if isinstance(x, Tensor) else (name, x)
         for name, x in parts_of(batch)
@@ -187,8 +190,9 @@ def shape_of(batch: Any) -> list[tuple[Any, ...]]:
 
 
 def copy_of(batch: Any, copied: dict[int, Tensor]) -> Any:
-    """The same in memory of its own; what the host knows beside is forgotten, so that no plan can
-    be made from it."""
+    """Copy a batch to memory of its own, without what the host knows besides, so that no plan can
+    be made from it.
+    """
     if isinstance(batch, Tensor):
         return copied.setdefault(id(batch), batch.clone())
     if is_dataclass(batch):

@@ -1,19 +1,19 @@
-"""A run's folder: what a person reads, and what a run goes on from.
+"""The folder of a run: what the user reads, and what is needed to resume.
 
 recipe.yaml             what was asked for, every setting resolved
 corpus.txt              what was read, kept and left out, and why
 tokenizer.json          text to numbers (source.json and target.json where they are two)
-codec.json              what is no text to numbers, where it learns that
+codec.json              other data to numbers, where that is learned
 data/                   the corpus as numbers
-start.safetensors       the weights it began with, where it did not begin anew
+start.safetensors       the weights it started from, if it is fine-tuned
 weights.safetensors     the result: the best weights so far, or the mean of the best
-checkpoint.safetensors  all that is needed to go on as if never stopped
-kept/                   the weights of the best moments
-metrics.jsonl           a line each time something was measured: the same however often it stopped
-times.jsonl             seconds and tokens a second, which never are
+checkpoint.safetensors  all that is needed to resume exactly
+kept/                   the weights of the best validations
+metrics.jsonl           a line for each measurement: the same however often the run was stopped
+times.jsonl             seconds and tokens per second, which are never the same
 samples.txt             the same sentences at every validation
 loss.png                the curves
-.manyheads.lock         there while a process is at work, and after one that was killed
+.manyheads.lock         there while a process trains, or after it was killed
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from manyheads.training.learner import Learner
 
 try:
     import fcntl
-except ImportError:  # a system without it: nothing keeps two processes apart there
+except ImportError:  # a system without it: runs are not locked there
     fcntl = None  # type: ignore[assignment]
 
 CHECKPOINT, START = "checkpoint.safetensors", "start.safetensors"
@@ -48,19 +48,19 @@ LOGS = (METRICS, TIMES, SAMPLES)
 
 @dataclass
 class TrainerState:
-    """Where a run stands: a handful of numbers beside the tensors."""
+    """The progress of a run: the numbers of a checkpoint beside its tensors."""
 
     epoch: int = 0
-    batch: int = 0  # of this epoch, the next to be trained on
+    batch: int = 0  # the next one of this epoch
     tokens: int = 0  # trained on so far
-    # The terms of the loss, summed since the last line of the log
+    # The terms of the loss, summed since the last line of the log,
     terms: dict[str, float] = field(default_factory=dict)
-    counted: int = 0  # and over so many tokens
+    counted: int = 0  # and the number of tokens in that sum
     best: list[tuple[float, int]] = field(default_factory=list)  # scores and steps, best first
     worse: int = 0  # validations since the best
-    parts: int = 1  # into which a batch is cut to fit into memory
-    threads: int = 0  # that it computes with on a CPU, where a sum depends on them; 0: not chosen
-    seconds: float = 0.0  # of training, over all its parts
+    parts: int = 1  # that a batch is cut into to fit into memory
+    threads: int = 0  # on a CPU: the last bits of sums depend on them; 0: not chosen
+    seconds: float = 0.0  # of training, with those before a stop
 
     @property
     def best_step(self) -> int | None:
@@ -78,7 +78,7 @@ class Run:
         return self.folder / name
 
     def create(self) -> bool:
-        """Make the folder, and whether it was not there; one that holds something is refused."""
+        """Make the folder and return whether it is new; refuse a folder that holds something."""
         if self.folder.exists() and not self.folder.is_dir():
             raise ValueError(f"{self.folder} is a file; a run needs a folder of its own")
         if (self / RECIPE).exists():
@@ -98,26 +98,26 @@ class Run:
 
     @contextmanager
     def make_folder(self) -> Iterator[None]:
-        """Make the folder; it is gone again where what is first put into it goes wrong.
+        """Make the folder; remove it again if the `with` block fails.
 
-        What a process left behind that was killed before its recipe was written gives way.
+        Files of a process that was killed before it wrote its recipe are removed first.
         """
         made = self.create()
         with self.hold_lock():
-            self.create()  # again: another may have put a run there before the lock was ours
+            self.create()  # again: another process may have made a run there before we had the lock
             self.clear()
             try:
                 yield
             except BaseException:
                 self.clear()
                 (self / LOCK).unlink(missing_ok=True)
-                if made:  # else it is another's
+                if made:  # else it was there before
                     with suppress(OSError):
                         self.folder.rmdir()
                 raise
 
     def clear(self) -> None:
-        """Remove what is in the folder, but for the lock."""
+        """Remove everything in the folder except the lock."""
         for path in self.folder.iterdir():
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
@@ -126,7 +126,7 @@ class Run:
 
     @contextmanager
     def hold_lock(self) -> Iterator[None]:
-        """Inside, no other process is at work in the folder: a lock that a kill lets go of too."""
+        """Keep other processes out of the folder; a killed process releases the lock too."""
         if self.locked or fcntl is None:
             yield
             return
@@ -136,12 +136,12 @@ class Run:
             yield
         finally:
             self.locked = False
-            if (self / RECIPE).exists():  # else it says that the folder was not yet a run
+            if (self / RECIPE).exists():  # else it marks a folder that is not yet a run
                 (self / LOCK).unlink(missing_ok=True)
             os.close(lock)
 
     def take_lock(self) -> int:
-        """The open file that holds the lock."""
+        """Return the open file that holds the lock."""
         while True:
             file = os.open(self / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
             try:
@@ -155,7 +155,7 @@ class Run:
                 ) from None
             except OSError:  # a file system without locks
                 return file
-            with suppress(FileNotFoundError):  # whoever had it may have removed it meanwhile
+            with suppress(FileNotFoundError):  # the last holder may have removed it meanwhile
                 if os.path.samestat(os.fstat(file), os.stat(self / LOCK)):
                     os.truncate(file, 0)
                     os.write(file, str(os.getpid()).encode())
@@ -179,7 +179,7 @@ class Run:
     # ---- checkpoints -------------------------------------------------------------------------
 
     def save(self, learner: Learner, state: TrainerState) -> None:
-        """All that is needed to go on; then drop what only the checkpoint before needed."""
+        """Write a checkpoint; then delete what only the checkpoint before needed."""
         sizes = {name: (self / name).stat().st_size for name in LOGS if (self / name).exists()}
         note = {"step": learner.taken, "state": vars(state), "sizes": sizes}
         write_tensors(self / CHECKPOINT, learner.state(), note)
@@ -192,18 +192,18 @@ class Run:
                 path.unlink(missing_ok=True)
 
     def steps_taken(self) -> int:
-        """As the checkpoint says, of which no tensor is read."""
+        """Return the step of the checkpoint, without reading a tensor."""
         path = self / CHECKPOINT
         return int(read_note(path).get("step", 0)) if path.exists() else 0
 
     def restore(self, learner: Learner) -> TrainerState:
-        """Put the learner back to the last checkpoint, and the folder to what it was then."""
+        """Load the last checkpoint into the learner, and cut the logs to what they were then."""
         path = self / CHECKPOINT
-        # What a process was writing when it was killed; .tmp is what safetensors calls it.
+        # Remove what a killed process was writing; .tmp files are from safetensors.
         for folder in (self.folder, self / "kept"):
             for unfinished in [*folder.glob(".tmp*"), *folder.glob(".*.part")]:
                 unfinished.unlink(missing_ok=True)
-        if not path.exists():  # it stopped before its first: nothing it wrote counts
+        if not path.exists():  # it stopped before its first checkpoint: drop the logs
             for name in LOGS:
                 cut_to(self / name, 0)
             return TrainerState()
@@ -222,19 +222,19 @@ class Run:
         return self / "kept" / f"step-{step:07d}.safetensors"
 
     def keep(self, step: int, weights: dict[str, Tensor]) -> None:
-        """The weights of this moment, among the best so far."""
+        """Write the weights of this step, which are among the best so far."""
         (self / "kept").mkdir(exist_ok=True)
         write_tensors(self.moment(step), weights, {"step": step})
 
 
 def cut_to(path: Path, size: int) -> None:
-    """Drop what was written after the checkpoint; a log that lost its end stays as it is."""
+    """Cut a log to its size at the checkpoint; a log that is shorter stays as it is."""
     if path.exists() and path.stat().st_size > size:
         os.truncate(path, size)
 
 
 def draw_curves(run: Run) -> None:
-    """The losses and the score, as a picture."""
+    """Draw the losses and the score to loss.png."""
     from matplotlib.figure import Figure
 
     lines = list(run.lines(METRICS))
@@ -256,5 +256,5 @@ def draw_curves(run: Run) -> None:
         right.set_ylabel(name)
     left.set_xlabel("step")
     left.set_ylabel("loss of a token")
-    figure.legend(loc="outside upper center", ncols=3, frameon=False)  # over no curve
+    figure.legend(loc="outside upper center", ncols=3, frameon=False)  # outside, over no curve
     figure.savefig(run / "loss.png", dpi=120)

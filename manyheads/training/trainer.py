@@ -1,4 +1,4 @@
-"""One run from where it stands to its end: train, log, validate, keep."""
+"""Train one run from where it stands to its end: step, log, validate, save."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from manyheads.training.weights import adopt, count_parameters, load_weights, me
 
 T = TypeVar("T")
 
-AHEAD = 4  # batches that are made before they are wanted
-PEEK = 8  # batches that say which layout is the common one
-FEW = 3  # validations after which a score that has not moved is told
+AHEAD = 4  # batches that are made in advance
+PEEK = 8  # batches that show which layout is the most common
+FEW = 3  # validations after which an unchanged score is reported
 
 
 class StepLog(NamedTuple):
-    """Where training stands."""
+    """The numbers of a log line."""
 
     step: int
     steps: int
@@ -49,7 +49,7 @@ class StepLog(NamedTuple):
 
 
 class Callback:
-    """Someone who looks on; this one keeps silent."""
+    """Receives what happens in training; this base class ignores it."""
 
     def say(self, text: str) -> None: ...
     def on_start(self, step: int, steps: int) -> None: ...
@@ -60,7 +60,7 @@ class Callback:
 
 
 class StepBatch(NamedTuple):
-    """What a step trains on, and where the run stands after it."""
+    """The batch of a step, and where the run stands after it."""
 
     parts: list[Any]
     tokens: int  # over all processes
@@ -68,7 +68,7 @@ class StepBatch(NamedTuple):
 
 
 class Trainer:
-    """One run in motion."""
+    """Trains one run."""
 
     def __init__(
         self,
@@ -80,9 +80,9 @@ class Trainer:
         self.task, self.run, self.world, self.callback = task, run, world, callback
         task.world = world
         self.training, self.plan = task.recipe.training, task.batches()
-        torch.manual_seed(self.training.seed % 2**63)  # as large as torch takes
+        torch.manual_seed(self.training.seed % 2**63)  # the largest that torch takes
         network = task.network()
-        # Whether it is a model before its first step: it begins as another ended, head and all.
+        # Whether it is a whole model before its first step: it starts from all weights of another.
         self.begun_whole = (run / START).exists() and adopt(network, run / START)
         self.learner = Learner(network, task.loss, self.training, world)
         self.state = run.restore(self.learner)
@@ -95,7 +95,7 @@ class Trainer:
         self.noted = time.perf_counter(), self.state.counted
 
     def fit(self, asked_to_stop: Callable[[], bool] = lambda: False) -> bool:
-        """Train to the end, or until asked to stop; whether the end was reached."""
+        """Train to the end, or until asked to stop; return whether the end was reached."""
         if self.is_over():
             self.callback.say(f"nothing is left to do: it {self.describe_end()}")
             return True
@@ -108,7 +108,7 @@ class Trainer:
             if (self.run / START).exists() and self.learner.taken == 0:
                 self.validate(counted=self.begun_whole)
             for i, batch in enumerate(batches):
-                # Tried as it is trained: compiled, in its precision, on a batch as it is laid out.
+                # Tested as it is trained: compiled, with its precision, on a batch with its layout.
                 if i == 0 and self.learner.refuse_leaks(batch.parts[0].to(self.world.device)):
                     self.callback.say("checked: no token sees a later one, no document another")
                 self.step(batch)
@@ -116,7 +116,7 @@ class Trainer:
                     self.note()
                 if self.due(self.training.validate_every):
                     self.validate()
-                # Among many, when the first process has said so to all.
+                # Several processes ask only when they log: the first one tells the others.
                 heard = self.world.size == 1 or self.due(self.training.log_every)
                 stopping = (
                     not self.is_over() and heard and bool(self.world.broadcast(asked_to_stop()))
@@ -134,7 +134,7 @@ class Trainer:
         return self.is_over()
 
     def is_over(self) -> bool:
-        """At its last step, or validated often enough without a better score."""
+        """Whether it is at the last step, or has validated often enough without a better score."""
         return self.learner.taken >= self.training.steps or self.is_stuck()
 
     def is_stuck(self) -> bool:
@@ -161,7 +161,7 @@ class Trainer:
     # ---- before the first step ---------------------------------------------------------------
 
     def probe_memory(self) -> None:
-        """Cut batches into as many parts as memory asks for: the largest is tried first."""
+        """Cut batches into as many parts as memory requires: try the largest batch first."""
         parts = max(self.state.parts, self.training.accumulate)
         while self.world.limited:
             worst = max(self.plan.epoch(0), key=self.plan.area)
@@ -183,8 +183,8 @@ class Trainer:
         self.state.parts = parts
 
     def record(self) -> None:
-        """Steps on the layout that most batches have, where they can be recorded: told from the
-        first batches of all, so that a run that goes on does as it began.
+        """Record a CUDA graph for the layout that most batches have, if possible. The first batches
+        of all decide, so that a resumed run does the same.
         """
         if self.state.parts > 1 or self.world.device.type != "cuda":
             return
@@ -204,9 +204,9 @@ class Trainer:
             self.callback.say(f"recorded a step in {seconds:.1f} s, the same as the plain one")
 
     def threads(self) -> int:
-        """As many as a person said; else as the run began with, the fastest on its first batch.
+        """Return the user's number of threads, else the run's: the fastest on its first batch.
 
-        Timing may choose once: sums depend on it to the last bit, and a run goes on unchanged.
+        It is timed only once: the last bits of sums depend on it, and resuming must change nothing.
         """
         most = torch.get_num_threads()
         if self.world.device.type != "cpu":
@@ -228,7 +228,7 @@ class Trainer:
         return chosen
 
     def batches(self) -> Iterator[StepBatch]:
-        """Without end, from where the run stands: nothing but two numbers is needed."""
+        """Yield batches without end from where the run stands: epoch and batch number suffice."""
         plan, parts, begin = self.plan, self.state.parts, self.state.batch
         for epoch in count(self.state.epoch):
             planned = plan.epoch(epoch)
@@ -243,7 +243,7 @@ class Trainer:
 
     def note(self) -> None:
         state, step = self.state, self.learner.taken
-        terms = {  # in one order, also where a run went on
+        terms = {  # sorted: the same order in a resumed run
             name: self.world.sum_over(self.summed[name].item()) / state.counted
             for name in sorted(self.summed)
         }
@@ -270,7 +270,7 @@ class Trainer:
         state.counted, self.noted = 0, (now, 0)
 
     def check(self) -> None:
-        """What are no numbers are neither validated nor kept, whether noted yet or not."""
+        """Refuse a loss or weights that are not finite: they are neither validated nor saved."""
         numbers = [*self.summed.values(), *weights_of(self.learner.network).values()]
         if not all(bool(one.isfinite().all()) for one in numbers):
             raise self.loss_error(math.nan)
@@ -292,7 +292,9 @@ class Trainer:
         )
 
     def validate(self, counted: bool = True) -> None:
-        """Only what is `counted` can be among the best: no new head before its first step."""
+        """Validate; only if `counted` can the weights be among the best: not with an untrained
+        head.
+        """
         self.check()
         with swap_weights(self.learner.network, self.learner.weights()):
             scores, samples = self.task.validate(self.learner.network)
@@ -319,11 +321,11 @@ class Trainer:
 
     def rank(self, validations: dict[int, dict[str, float]]) -> None:
         """Keep these weights if they are among the best, by the scores of each step so far; the
-        result is the mean of those.
+        result is the mean of the best.
         """
         step = self.learner.taken
         this = (self.training.judge(validations[step], step), step)
-        # Judged anew: a run may go on by another measure, and no score compares with a loss.
+        # Judge the kept ones anew: a resumed run may use another measure.
         best = [
             (self.training.judge(validations[at], at) if at in validations else score, at)
             for score, at in self.state.best
@@ -356,7 +358,7 @@ class Trainer:
 
 @contextmanager
 def swap_weights(network: nn.Module, weights: dict[str, Tensor]) -> Iterator[None]:
-    """Other weights for a while."""
+    """Use other weights inside the `with` block."""
     own = {name: tensor.clone() for name, tensor in weights_of(network).items()}
     load_weights(network, weights)
     try:
@@ -366,7 +368,7 @@ def swap_weights(network: nn.Module, weights: dict[str, Tensor]) -> Iterator[Non
 
 
 def describe_stuck_score(validations: Sequence[dict[str, float]]) -> str:
-    """Said once: that the score has not moved while the loss fell, and what that means."""
+    """Say once that the score has not moved while the loss fell, and what that means."""
     if len(validations) != FEW:
         return ""
     name = next(iter(validations[0]))
@@ -380,7 +382,7 @@ def describe_stuck_score(validations: Sequence[dict[str, float]]) -> str:
 
 
 def format_validation(step: int, scores: dict[str, float], samples: Sequence[Sample]) -> str:
-    """A validation as a person reads it."""
+    """Format a validation for samples.txt."""
     named = "  ".join(f"{name} {value:.2f}" for name, value in scores.items())
     lines = [f"== step {step}  {named}"]
     for sample in samples:
@@ -391,10 +393,10 @@ def format_validation(step: int, scores: dict[str, float], samples: Sequence[Sam
 
 
 def prefetch(made: Iterator[T]) -> Generator[T]:
-    """The same things in the same order, made in a thread while the device computes; its errors are
-    raised here.
+    """Yield the same items in the same order, made in a thread while the device computes; errors of
+    the thread are raised here.
 
-    Closed, it ends the thread.
+    Closing the generator ends the thread.
     """
     over: Any = object()
     with ThreadPoolExecutor(1) as maker:

@@ -1,4 +1,4 @@
-"""What a network keeps: taken out of it, put into one, and averaged."""
+"""Take the weights out of a network, load them, and average them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from manyheads.training.files import read_tensors
 
-# What is of one task alone: stands on a network, or tells parts of what it reads apart.
+# Parts of one task alone: heads of a network, and embeddings of token types.
 HEADS = (
     *("head.", "pooler.", "encoder.embedding.types."),
     *("upsample.", "length_head.", "reader.", "squeeze.", "spread.", "prior."),
@@ -22,7 +22,7 @@ def count_parameters(network: nn.Module) -> int:
 
 
 def weights_of(network: nn.Module) -> dict[str, Tensor]:
-    """Everything a network keeps, what two of its parts share under one name alone."""
+    """Return parameters and buffers by name; a tensor that two parts share has one name."""
     met: set[int] = set()
     alone = {}
     for name, tensor in network.state_dict(keep_vars=True).items():
@@ -33,15 +33,16 @@ def weights_of(network: nn.Module) -> dict[str, Tensor]:
 
 
 def load_weights(network: nn.Module, weights: dict[str, Tensor]) -> None:
-    """Put `weights_of` a network back into one of its kind."""
+    """Copy weights, as from `weights_of`, into a network of the same kind."""
     with torch.no_grad():
         for name, tensor in weights_of(network).items():
             tensor.copy_(weights[name])
 
 
 def adopt(network: nn.Module, path: Path) -> bool:
-    """Put the weights of a file into a network, those of an encoder also where it is part of one;
-    whether none of it begins anew, as a head of another size does. All else has to fit.
+    """Load the weights of a file into a network, those of an encoder also if it is part of one.
+    Return whether nothing kept its initial weights, as a head of another size does; all else must
+    fit.
     """
     (held, _), own = read_tensors(path), weights_of(network)
     taken: dict[str, Tensor] = {}
@@ -61,9 +62,9 @@ def adopt(network: nn.Module, path: Path) -> bool:
 
 
 class Average:
-    """A running mean of a network's weights, in which old ones fade.
+    """The exponential moving average of a network's weights.
 
-    At first it fades faster, so that the start of training is soon forgotten.
+    The decay is lower at first, so that the start of training is soon forgotten.
     """
 
     def __init__(self, network: nn.Module, decay: float):
@@ -72,13 +73,13 @@ class Average:
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Take in the weights after this step, counted from 1."""
+        """Add the weights after this step, counted from 1."""
         decay = min(self.decay, step / (step + 10))
         now = [p.detach() for p in self.network.parameters()]
         torch._foreach_lerp_(list(self.kept.values()), now, 1 - decay)
 
     def weights(self) -> dict[str, Tensor]:
-        """Everything a network holds, its weights replaced by their mean."""
+        """Return all tensors of the network, with parameters replaced by their average."""
         return {**weights_of(self.network), **self.kept}
 
     def restore(self, kept: dict[str, Tensor]) -> None:
@@ -87,7 +88,7 @@ class Average:
 
 
 def mean_of(several: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """The mean of the weights of several moments; whole numbers are taken from the first."""
+    """Return the mean of several sets of weights; whole numbers are taken from the first."""
     first, *_ = several
     return {
         name: torch.stack([weights[name] for weights in several]).mean(0)

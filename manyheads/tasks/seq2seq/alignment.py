@@ -1,4 +1,4 @@
-"""Which word was read for which word: attention between pieces, gathered into words.
+"""Align words by cross-attention: attention between pieces, summed over words.
 
 L layers, H heads, Q pieces written, K pieces read.
 """
@@ -14,11 +14,11 @@ from torch import Tensor
 def link_words(
     layers: Sequence[Tensor], sources: Sequence[int], targets: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """For each word written, in order, the word read that its pieces looked at most.
+    """For each word written, in order, return the word read that its pieces attended to most.
 
-    `sources` and `targets` are the numbers of the words that the pieces belong to. `layers` are L
-    of (H, Q + 1, K + 1): the sign at either end takes part in attention and is no word. Heads do
-    different things; their mean over all layers follows the words best.
+    `sources` and `targets` are the indices of the words that the pieces belong to. `layers` are L
+    tensors (H, Q + 1, K + 1): the end tokens take part in attention, but are not words. Heads do
+    different things; the mean over all heads and layers aligns words best.
     """
     weights = torch.stack([layer.mean(0) for layer in layers]).mean(0)  # (Q + 1, K + 1)
     weights = weights[: len(targets), : len(sources)]
@@ -28,7 +28,7 @@ def link_words(
 
 
 def sum_pieces(rows: Tensor, words: Sequence[int]) -> Tensor:
-    """The rows of each word's pieces, summed."""
+    """Sum the rows of each word's pieces."""
     count = max(words, default=-1) + 1
     out = rows.new_zeros(count, rows.shape[1])
     for word, row in zip(words, rows, strict=True):

@@ -1,4 +1,4 @@
-"""From pairs of sequences to batches of them.
+"""Make batches of pairs of sequences.
 
 N examples, B rows, T tokens.
 """
@@ -33,16 +33,16 @@ from manyheads.devices import send
 from manyheads.modules.config import Layout
 from manyheads.modules.transformer import Tokens
 
-CAPITALS = 1  # beside a seed and an epoch: what is drawn is not what orders the pairs
+CAPITALS = 1  # in a seed: drawing capitals and ordering pairs are independent
 SLACK = 1.03  # room for the shorter side beyond its share of all tokens
 
 
 class PairBatch(NamedTuple):
-    """Sources, targets that begin with a sign, and what is wanted after each of their tokens."""
+    """Sources, targets that begin with the start token, and the next token wanted at each place."""
 
     source: Tokens
     target: Tokens
-    wanted: Tensor  # (B, T), NOTHING where nothing is
+    wanted: Tensor  # (B, T), NOTHING where there is none
 
     def to(self, device: torch.device) -> PairBatch:
         return PairBatch(self.source.to(device), self.target.to(device), send(self.wanted, device))
@@ -50,30 +50,30 @@ class PairBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class PairShards:
-    """Pairs as numbers, their signs left out."""
+    """Pairs as ids, without special tokens."""
 
     source: Shard
     target: Shard
     special_tokens: tuple[SpecialTokens, SpecialTokens] = (SpecialTokens(), SpecialTokens())
-    # (N,), where each pair lies in ALL CAPS; its own number where it is not there.
+    # (N,), the index of each pair's copy in ALL CAPS; its own index where it has none.
     capitals: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.source) if self.capitals is None else len(self.capitals)
 
     def lengths(self) -> Ints:
-        """Of all that lies there, (N or more, 2), with the signs that each side carries."""
+        """Return the lengths of all stored pairs, (N or more, 2), with their special tokens."""
         return np.stack([self.source.lengths, self.target.lengths], 1) + self.around
 
     @property
     def around(self) -> Ints:
-        """The signs of a source and of a target: what opens it and its end; what it starts with."""
+        """The number of special tokens of a source (start and end) and of a target (start)."""
         reads, writes = self.special_tokens
         return np.array([len(reads.encoder_bos) + 1, len(writes.bos)])
 
 
 class PairBatches(PlannedBatches):
-    """Which pairs make which batch, and the batches themselves."""
+    """Plans which pairs form a batch, and makes the batches."""
 
     def __init__(
         self, pairs: PairShards, layout: Layout, tokens: int, seed: int = 0, capitals: float = 0.0
@@ -84,14 +84,14 @@ class PairBatches(PlannedBatches):
         self.pairs, self.tokens, self.capitals = pairs, tokens, capitals
 
     def epoch(self, number: int) -> list[list[Row]]:
-        """The rows of each batch of an epoch; every pair once, as it is or in ALL CAPS."""
+        """Return the rows of each batch of an epoch; every pair once, as it is or in ALL CAPS."""
         drawn = self.draw_pairs(number)
         planned = self.plan.batches(self.lengths[drawn], seed=self.seed, epoch=number)
         where = drawn.tolist()
         return [[[where[i] for i in row] for row in rows] for rows in planned]
 
     def draw_pairs(self, epoch: int) -> Ints:
-        """Where each pair is read in this epoch: a pure function of the seed and the epoch."""
+        """Return the index of each pair in this epoch: a pure function of seed and epoch."""
         plain, capitals = np.arange(len(self.pairs)), self.pairs.capitals
         if capitals is None or not self.capitals:
             return plain
@@ -100,7 +100,7 @@ class PairBatches(PlannedBatches):
         return np.where(fit & (chance < self.capitals), capitals, plain)
 
     def batch(self, rows: Sequence[Row]) -> PairBatch:
-        """Where there are no rows, it is one row in which nothing is wanted."""
+        """Make the tensors of a batch; without rows, one row in which nothing is wanted."""
         rows, pairs = rows or [[]], self.pairs
         sizes = [len(row) for row in rows]
         examples = np.asarray(list(chain.from_iterable(rows)), dtype=np.int64)
@@ -121,7 +121,7 @@ class PairBatches(PlannedBatches):
 
 
 def choose_packing(lengths: Ints, tokens: int) -> Packing:
-    """Rows of as many tokens on the larger side as fit, and on the other by its share of all."""
+    """Pack rows as full as possible on the longer side; the other gets its share of all tokens."""
     longest, total = lengths.max(0), lengths.sum(0)
     width = max(min(SHORT if longest.max() <= SHORT else WIDTH, tokens), int(longest.max()))
     shares = np.minimum(1.0, SLACK * total / total.max())
@@ -132,13 +132,13 @@ def choose_packing(lengths: Ints, tokens: int) -> Packing:
     return Packing(rows=max(1, tokens // max(widths)), widths=widths)
 
 
-Side = tuple[Shard, Ints, tuple[int, int]]  # with where each example begins, and the whole's shape
+Side = tuple[Shard, Ints, tuple[int, int]]  # with the start of each example, and the shape of all
 
 
 def lay_out_pairs(
     reading: Side, writing: Side, examples: Ints, special: tuple[SpecialTokens, SpecialTokens]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What is read, to its end; what is written, after its start; and the same one step on."""
+    """Return sources with their end, targets after their start, and targets one step ahead."""
     reads, writes = special
     shard, starts, shape = reading
     read = np.full(shape, reads.pad)
@@ -156,7 +156,7 @@ def lay_out_pairs(
 
 
 def copy_examples(out: NDArray[Any], shard: Shard, starts: Ints, examples: Ints) -> Ints:
-    """Copy each example to where it begins, all at once; gives where each ends."""
+    """Copy each example to its start, all at once; return where each ends."""
     begins, counts = spans(shard, examples)
     step = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
     taken = np.repeat(begins, counts) + step
@@ -165,6 +165,6 @@ def copy_examples(out: NDArray[Any], shard: Shard, starts: Ints, examples: Ints)
 
 
 def spans(shard: Shard, examples: Ints) -> tuple[Ints, Ints]:
-    """Where some examples begin and how long they are, without a look at all the others."""
+    """Return where some examples begin and how long they are, without reading the others."""
     begins = np.where(examples > 0, shard.ends[examples - 1], 0)
     return begins, shard.ends[examples] - begins

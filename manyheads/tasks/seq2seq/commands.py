@@ -1,4 +1,4 @@
-"""translate, evaluate and distill, for models that write for what they read."""
+"""The commands translate, evaluate and distill."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def translate(model: Translator, options: TranslateOptions) -> None:
 
 
 def write_lines(model: Any, options: Any, how: DecodingConfig, **more: Any) -> None:
-    """What a model writes for each text, as soon as it is written."""
+    """Print the output for each text as soon as it is written."""
     set_precision(model, options.precision)
     spoken = not options.texts and is_terminal()
     if spoken:
@@ -58,7 +58,7 @@ def write_lines(model: Any, options: Any, how: DecodingConfig, **more: Any) -> N
 def settle_decoding(
     model: Translator, options: TranslateOptions | EvaluateOptions
 ) -> DecodingConfig:
-    """How to write, with a search where none was asked for if the model has one."""
+    """Return how to decode, with the model's usual beam where none was asked for."""
     how = options.decoding()
     if {"beam", "nbest"} & options.typed:
         return how
@@ -70,7 +70,7 @@ def join_lines(written: Written) -> str:
 
 
 def read_sources(kind: Kind, options: Any) -> tuple[Iterable[str], Callable[[], bool]]:
-    """What was given or what stdin has, and whether more of it has come."""
+    """Return the texts that were given, or those of stdin, and a test whether the next is ready."""
     if options.texts:
         return options.texts, lambda: True
     coming = Incoming(blank=not options.records)
@@ -79,7 +79,7 @@ def read_sources(kind: Kind, options: Any) -> tuple[Iterable[str], Callable[[], 
 
 
 def read_records(lines: Iterator[str], kind: Kind) -> Iterator[str]:
-    """What a model of this kind reads, from each JSON object of stdin."""
+    """Yield the sources for a model of this kind, from each JSON object of stdin."""
     for number, record in parse_records(lines, STDIN):
         yield from KINDS[kind].records.all_sources(record, f"{STDIN}:{number}")
 
@@ -122,7 +122,7 @@ def report_models(
     how: DecodingConfig,
     tokenize: str = "13a",
 ) -> None:
-    """How good what a model writes is, beside that of another where one is named."""
+    """Print the scores of a model, compared with another where one is named."""
     for name in options.metric:
         find_metric(name)
     models = [model]
@@ -162,7 +162,7 @@ def distill(model: Translator, options: DistillOptions) -> None:
 
 
 def load_other(model: Translator, name: str) -> Translator:
-    """The model to compare with: one for the same."""
+    """Load the model to compare with; refuse one for another task."""
     other = load(name, str(model.device))
     if other.kind != model.kind:
         raise ValueError(

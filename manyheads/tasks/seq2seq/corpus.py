@@ -1,4 +1,4 @@
-"""From the files of a task to the numbers of a run: read, looked through, laid down."""
+"""From the files of a task to the data of a run: read, filter, encode, write."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from manyheads.tasks.vocabulary import CHARACTERS_A_TOKEN
 from manyheads.training.files import CORPUS, write_text
 
 ENCODED_AT_ONCE = 10_000  # lines
-CAPITALS = "capitals.npy"  # where each pair to train on lies in ALL CAPS
+CAPITALS = "capitals.npy"  # index of each training pair's copy in ALL CAPS
 
 
 @dataclass(frozen=True, eq=False)
 class Codecs:
-    """The numbers of what is read and of what is written; one object where they are joint."""
+    """The tokenizers of source and target; one object where they are joint."""
 
     source: Text
     target: Text
@@ -53,7 +53,7 @@ class Codecs:
 
 @dataclass(frozen=True)
 class PairCorpus:
-    """The examples of a task, looked through."""
+    """The filtered examples of a task."""
 
     train: list[Example]
     valid: list[Example]
@@ -64,14 +64,14 @@ class PairCorpus:
 
     @property
     def tokens(self) -> int:
-        """Of all pairs on the larger side, about: before the vocabulary is known."""
+        """The approximate tokens of all pairs, on the longer side: there is no vocabulary yet."""
         read = sum(len(example.source) for example in self.train)
         written = sum(len(example.target) for example in self.train)
         return max(read, written) // CHARACTERS_A_TOKEN + len(self.train)
 
 
 def gather(kind: Kind, data: PairData, seed: int = 0) -> PairCorpus:
-    """Read everything there is; leave out what would do harm, and say what it was."""
+    """Read all pairs; leave out bad ones, and report which and why."""
     if data.pairs is None and data.source is None:
         raise ValueError(f"nothing to learn from: {data.imported} is a model, not pairs of texts")
     given = bool(data.valid_source or data.valid_pairs)
@@ -104,10 +104,10 @@ def gather(kind: Kind, data: PairData, seed: int = 0) -> PairCorpus:
 
 
 def prepare(gathered: PairCorpus, recipe: Seq2SeqRecipe, folder: Path) -> None:
-    """Learn the vocabulary, if the run starts from none, and lay the corpus down in numbers.
+    """Train the tokenizer, unless the run starts from another, and write the corpus as ids.
 
-    Where a share is to be learned in ALL CAPS, the pairs that can be are laid down once more, in
-    capitals, after the others. What the network refuses to learn from is left out.
+    If a share is to be trained in ALL CAPS, the pairs that have capitals are written once more, in
+    capitals, after the others. Pairs that the network cannot learn from are left out.
     """
     numbers, report = folder / "data", copy.deepcopy(gathered.report)
     numbers.mkdir(exist_ok=True)
@@ -121,7 +121,7 @@ def prepare(gathered: PairCorpus, recipe: Seq2SeqRecipe, folder: Path) -> None:
     for name, examples in (("train", gathered.train), ("valid", gathered.valid)):
         sources = encode_lines(codecs.source, [example.source for example in examples])
         targets = encode_lines(codecs.target, [example.target for example in examples])
-        most = longest - 1  # a sign counts too
+        most = longest - 1  # the end token counts too
         fits = [len(s) <= most and len(t) <= most for s, t in zip(sources, targets, strict=True)]
         if not any(fits):
             raise ValueError(
@@ -162,7 +162,7 @@ def leave_out_refused(
     fits: Sequence[bool],
     report: Report,
 ) -> list[bool]:
-    """Which pairs are left, those noted that the network cannot learn from."""
+    """Return which pairs are kept; report those that the network cannot learn from."""
     left = list(fits)
     for i, (source, target) in enumerate(zip(sources, targets, strict=True)):
         repeats = int((target[1:] == target[:-1]).sum())
@@ -178,9 +178,9 @@ def leave_out_refused(
 def add_capitals(
     codecs: Codecs, examples: Sequence[Example], sources: list[Any], targets: list[Any], most: int
 ) -> Ints:
-    """Put the pairs that can be in ALL CAPS after the others; gives where each lies so.
+    """Append the pairs in ALL CAPS after the others; return the index of each pair's copy.
 
-    One that would be too long, or unknown to the vocabulary, stays as it is alone.
+    A pair that would be too long, or has unknown tokens, gets no copy and keeps its own index.
     """
     where = np.arange(len(examples))
     able = [i for i, example in enumerate(examples) if has_capitals(example)]
@@ -197,18 +197,18 @@ def add_capitals(
 
 
 def has_capitals(example: Example) -> bool:
-    """Whether both sides are of a script with capitals, and some are written."""
+    """Whether both sides are in a script with capitals, and one of them has some."""
     both = f"{example.source} {example.target}"
     return both != both.lower() and all(map(has_cases, (example.source, example.target)))
 
 
 def has_cases(text: str) -> bool:
-    """Whether most letters have two forms: of a Japanese text with a Latin name they have not."""
+    """Whether most letters have two cases: not those of Japanese text with a Latin name."""
     return 2 * sum(one.lower() != one.upper() for one in text) > sum(map(str.isalpha, text))
 
 
 def encode_lines(codec: Text, lines: Sequence[str]) -> list[Any]:
-    """Each line as an array: a list of Python's numbers would take ten times the memory."""
+    """Encode each line as an array: a list of Python integers would take ten times the memory."""
     rows = []
     for start in range(0, len(lines), ENCODED_AT_ONCE):
         some = codec.encode_all(lines[start : start + ENCODED_AT_ONCE])
@@ -217,9 +217,9 @@ def encode_lines(codec: Text, lines: Sequence[str]) -> list[Any]:
 
 
 def learn_codecs(codec: PairCodec, examples: Sequence[Example], capitals: float = 0.0) -> Codecs:
-    """A vocabulary of the texts as they are, and of a share of them in ALL CAPS.
+    """Train the tokenizers on the texts, and on a share of them in ALL CAPS.
 
-    Not of whole words: the others would have half the room.
+    Not for a vocabulary of whole words: half of it would be words in capitals.
     """
     some: list[Example] = []
     if capitals and codec.kind != "word":
@@ -243,7 +243,7 @@ def load_codecs(folder: Path) -> Codecs:
 
 
 def leave_out(report: Report, examples: Sequence[Example], reason: str, counted: bool) -> None:
-    """Note examples that are left out; those that were counted as kept are taken off."""
+    """Report examples that are left out; subtract those that were counted as kept."""
     for example in examples:
         report.kept -= int(counted)
         report.note(reason, example)
@@ -252,7 +252,7 @@ def leave_out(report: Report, examples: Sequence[Example], reason: str, counted:
 def load_pairs(folder: Path, name: str, codecs: Codecs) -> PairShards:
     source, target = (Shard(folder / "data" / f"{name}.{side}") for side in ("source", "target"))
     capitals = folder / "data" / CAPITALS
-    drawn = name == "train" and capitals.exists()  # not in a run that was begun without
+    drawn = name == "train" and capitals.exists()  # older runs do not have the file
     return PairShards(source, target, codecs.special_tokens, np.load(capitals) if drawn else None)
 
 
@@ -260,7 +260,7 @@ def load_pairs(folder: Path, name: str, codecs: Codecs) -> PairShards:
 
 
 def tell_unread_columns(path: Path | None) -> Iterator[str]:
-    """What a file of more than two columns is told with: its first line is looked at."""
+    """Yield a remark on a file with more than two columns, by its first line."""
     if path is None or kind_of(path) != ".tsv":
         return
     count = next((line.count("\t") + 1 for line in read_lines(path)), 0)
@@ -271,7 +271,7 @@ def tell_unread_columns(path: Path | None) -> Iterator[str]:
 def read_pairs(
     kind: Kind, source: Path | None, target: Path | None, pairs: Path | None
 ) -> Iterator[Example]:
-    """The examples of a task, from whichever files were given."""
+    """Yield the examples of a task, from whichever files were given."""
     if pairs is None:
         yield from read_aligned(Path(source or ""), Path(target or ""))
     elif kind_of(pairs) == ".tsv":
@@ -281,7 +281,7 @@ def read_pairs(
 
 
 def hold_out(examples: list[Example], count: int, seed: int) -> tuple[list[Example], list[Example]]:
-    """Some at random for validation, where none were given: the rest, and those."""
+    """Hold out some examples at random for validation; return the others, and those."""
     count = min(count, len(examples) // 10)
     chosen = set(np.random.default_rng([seed, 1]).permutation(len(examples))[:count].tolist())
     return split_off(examples, chosen)

@@ -1,4 +1,4 @@
-"""Targets by a teacher: what a trained model writes for the sources is learned instead."""
+"""Distillation: train on what a teacher model writes for the sources."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from manyheads.training.weights import load_weights
 if TYPE_CHECKING:
     from manyheads.tasks.seq2seq.task import Seq2Seq
 
-TRIED = 64  # pairs by which it is found out which way a teacher translates
-AT_ONCE = 2048  # texts between two words of how far it is
+TRIED = 64  # pairs to find out in which direction a teacher translates
+AT_ONCE = 2048  # texts between two lines of progress
 KEPT = "distilled"  # the folder, in that of the teacher
 
 
-# ---- who teaches -----------------------------------------------------------------------------
+# ---- the teacher -----------------------------------------------------------------------------
 
 
 def find_teacher(name: Path, kind: str) -> Path:
-    """The folder of a model that can teach this; refused before a long corpus is read."""
+    """Return the folder of the teacher; refuse a wrong one before a long corpus is read."""
     folder = find_model(name)
     taught = peek_field(folder / RECIPE, "task")
     if taught != kind:
@@ -51,7 +51,7 @@ def find_teacher(name: Path, kind: str) -> Path:
 
 
 def load_teacher(task: type[Seq2Seq], folder: Path) -> tuple[Seq2Seq, Any]:
-    """The task of a model, and its network, on the GPU where there is one."""
+    """Return the task and the network of a model, on the GPU where there is one."""
     opened = task.open(load(Seq2SeqRecipe, folder / RECIPE), folder)
     network = opened.network()
     load_weights(network, read_tensors(folder / WEIGHTS)[0])
@@ -59,8 +59,8 @@ def load_teacher(task: type[Seq2Seq], folder: Path) -> tuple[Seq2Seq, Any]:
 
 
 def refuse_teacher(task: Seq2Seq, network: Any, examples: Sequence[Example], name: str) -> None:
-    """One that cannot search, and one that finds sources likelier after their targets than
-    targets after their sources: it translates the other way.
+    """Refuse a teacher without beam search, and one for which sources are likelier after their
+    targets than targets after their sources: it translates the other way.
     """
     if isinstance(network, ParallelNetwork):
         raise ValueError(
@@ -72,7 +72,7 @@ def refuse_teacher(task: Seq2Seq, network: Any, examples: Sequence[Example], nam
     ahead, back = (
         lose_on_texts(task, network, *sides) for sides in ((sources, targets), (targets, sources))
     )
-    if 2 * back < ahead:  # one that has learned little says nothing of it
+    if 2 * back < ahead:  # a teacher that has learned little shows no such difference
         raise ValueError(
             f"{name} translates the other way: a token of a source costs it {back:.1f} nats after "
             f"its target, one of a target {ahead:.1f} after its source; another teacher would do, "
@@ -84,7 +84,7 @@ def refuse_teacher(task: Seq2Seq, network: Any, examples: Sequence[Example], nam
 def lose_on_texts(
     task: Seq2Seq, network: Any, sources: Sequence[str], targets: Sequence[str]
 ) -> float:
-    """The loss of a token of the targets, in nats."""
+    """Return the mean loss per target token, in nats."""
     (reads, writes), device = task.codecs.special_tokens, next(network.parameters()).device
     read = task.codecs.source.encode_all(list(sources))
     written = task.codecs.target.encode_all(list(targets))
@@ -97,16 +97,16 @@ def lose_on_texts(
     return float(sum_losses(scores, wanted.to(device))) / int((wanted != NOTHING).sum())
 
 
-# ---- what is taught --------------------------------------------------------------------------
+# ---- its outputs -----------------------------------------------------------------------------
 
 
 def write_as_teacher(
     task: Seq2Seq, network: Any, examples: Sequence[Example], name: str, beam: int = BEAM
 ) -> tuple[list[str], dict[str, float]]:
-    """What the teacher of this name writes for each source, and how good that is."""
+    """Return what the teacher of this name writes for each source, and its scores."""
     refuse_teacher(task, network, examples, name)
     sources, outputs = [one.source for one in examples], list[str]()
-    how, longest = DecodingConfig(beam=beam), max(map(len, sources))  # characters: or fewer tokens
+    how, longest = DecodingConfig(beam=beam), max(map(len, sources))  # characters: tokens are fewer
     for start in range(0, len(sources), AT_ONCE):
         some = sources[start : start + AT_ONCE]
         outputs += task.halve_until_it_fits(partial(task.decode, network, some, how), longest)
@@ -118,9 +118,10 @@ def write_as_teacher(
 def teach(
     gathered: PairCorpus, recipe: Seq2SeqRecipe, task: type[Seq2Seq], run: Path
 ) -> PairCorpus:
-    """The corpus with the targets that the teacher writes, and a remark on how good they are.
+    """Return the corpus with the targets that the teacher writes, and a remark on their quality.
 
-    They are kept in the folder of the teacher by what they follow from, and so written once.
+    They are written only once: a file in the teacher's folder keeps them, named by a hash of what
+    they depend on.
     """
     name = recipe.data.teacher
     folder = find_teacher(Path(str(name)), recipe.task)
@@ -137,15 +138,16 @@ def teach(
 
 
 def write_kept(path: Path, task: type[Seq2Seq], folder: Path, examples: Sequence[Example]) -> None:
-    """What the teacher writes, and how good that is."""
+    """Write the outputs of the teacher and their scores to a file."""
     outputs, scores = write_as_teacher(*load_teacher(task, folder), examples, str(folder))
     path.parent.mkdir(exist_ok=True)
     write_text(path, json.dumps({"scores": scores, "targets": outputs}, ensure_ascii=False))
 
 
 def find_kept(folder: Path, examples: Sequence[Example], run: Path) -> Path:
-    """Named by the weights, the pairs and the beam; in the run where the teacher's folder is not to
-    be written to."""
+    """Return the file for the teacher's outputs, named by weights, pairs and beam; it is in the run
+    where the teacher's folder cannot be written to.
+    """
     known = hashlib.sha256((folder / WEIGHTS).read_bytes())
     known.update(json.dumps([BEAM, *([one.source, one.target] for one in examples)]).encode())
     own = folder.parent == BUILT_IN or not os.access(folder, os.W_OK)

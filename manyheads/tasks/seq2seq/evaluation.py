@@ -1,4 +1,4 @@
-"""How good what a model writes for a test set is, and whether another writes better."""
+"""Measure the quality of a model's outputs for a test set, and compare it with another model."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from manyheads.metrics.report import plain_scores
 from manyheads.tasks.seq2seq.kinds import metrics_of
 from manyheads.tasks.seq2seq.model import Translator, Written
 
-Shown = Callable[[Iterator[list[Written]]], Iterable[list[Written]]]  # passes on what it shows
+Shown = Callable[[Iterator[list[Written]]], Iterable[list[Written]]]  # passes on what it gets
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a model wrote for a test set, and what that is worth."""
+    """The outputs of a model for a test set, and their scores."""
 
     model: str
     examples: Sequence[Example]
@@ -34,7 +34,7 @@ class Evaluation:
         return [" ".join(output.split("\n")) for output in self.outputs]
 
     def report(self, theirs: Evaluation | None = None) -> dict[str, Any]:
-        """All of it as plain values, to print or to keep; beside another's, if there is one."""
+        """Return everything as plain values, to print or save; with a comparison to `theirs`."""
         first = next(iter(self.measured))
         sources = [example.source for example in self.examples]
         told: dict[str, Any] = {
@@ -70,7 +70,7 @@ def evaluate_texts(
     shown: Shown = iter,
     metrics: Sequence[str] = (),
 ) -> Evaluation:
-    """Write for each source, and measure what was written, by more metrics where they are named."""
+    """Decode each source and measure the outputs, also by the `metrics` that are named."""
     if not examples:
         raise ValueError("there is nothing to evaluate: the files are empty")
     judges = metrics_of(model.task.kind, tokenize, metrics)

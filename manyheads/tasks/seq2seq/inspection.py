@@ -1,4 +1,4 @@
-"""What a model that writes for what it reads looked at, as a page."""
+"""What the heads of a model attend to while it reads a source and writes, as a page."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def inspect_pair(
     about: dict[str, Any],
     edits: Sequence[Intervention] = (),
 ) -> AttentionPage:
-    """One pass over what is read and what is written."""
+    """Make a page from one forward pass over a source and a target."""
     (reads, writes), codecs = model.special_tokens, model.task.codecs
     source, target = [*reads.encoder_bos, *read, reads.eos], [*writes.bos, *written]
     first = len(writes.bos) - 1
@@ -68,7 +68,7 @@ def name_token(model: Translator, token: int) -> str:
 def write_traced(
     model: Translator, read: Ids, beam: int, what_if: Sequence[Intervention]
 ) -> tuple[list[int], dict[str, Any]]:
-    """What the model writes by a beam, and all that the beam looked at on the way."""
+    """Decode with a beam; also return every hypothesis that the beam looked at."""
     (reads, writes), how = model.special_tokens, DecodingConfig(beam=beam)
     forced, forbidden = sort_tokens(what_if)
     longest = min(find_longest(how, len(read)), find_room(model.network.decoder))

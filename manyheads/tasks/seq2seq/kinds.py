@@ -1,5 +1,5 @@
-"""What translation, summaries and answers differ in: how their records are read, and what they are
-judged by. All else they share: text in, text out.
+"""What differs between translation, summaries and answers: how their records are read, and which
+metrics judge them.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from manyheads.tasks.seq2seq.settings import Kind
 from manyheads.tasks.task import Sample, Validation, pick_evenly
 from manyheads.training.files import write_text
 
-Record = dict[str, Any]  # texts under the names that corpora give them
-HeldOut = tuple[list[str], list[list[str]]]  # texts to validate on, and what is wanted for each
+Record = dict[str, Any]  # texts under the field names of the corpus
+HeldOut = tuple[list[str], list[list[str]]]  # validation sources, and the references of each
 
 # ---- how they are read -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class PairRecords:
-    """A source and one or more targets, each under the first of its names that is there."""
+    """A source and one or more targets, each under the first of its names that is present."""
 
     sources: tuple[str, ...]
     targets: tuple[str, ...]
@@ -44,19 +44,19 @@ class PairRecords:
 
 @dataclass(frozen=True)
 class QuestionRecords:
-    """A context with one question, or with many under "qas" as SQuAD has them."""
+    """A context with one question, or with many under "qas" as in SQuAD."""
 
     answers: tuple[str, ...]
 
     def source(self, record: Record, where: str) -> str:
-        """The question in a line, then what the answer is to be found in."""
+        """Return the question on one line, then the context with the answer."""
         question, context = (
             read_texts(record, (name,), where)[0] for name in ("question", "context")
         )
         return f"{' '.join(question.split())}\n{context.strip()}"
 
     def list_questions(self, record: Record, where: str) -> list[Record]:
-        """Each an object of its own, with the context that they share."""
+        """Return an object for each question, with the context that they share."""
         asked = record.get("qas", [record])
         if not isinstance(asked, list) or not all(isinstance(one, dict) for one in asked):
             raise ValueError(
@@ -80,9 +80,9 @@ class QuestionRecords:
 
 
 def read_texts(record: Record, names: tuple[str, ...], where: str) -> list[str]:
-    """The text under the first of these names that is there, or the texts if it is a list.
+    """Return the text under the first of these names that is present; all texts if it is a list.
 
-    An answer also comes as {"text": "Paris"}, and several as {"text": ["Paris", "in Paris"]}.
+    An answer can also be {"text": "Paris"}, and several {"text": ["Paris", "in Paris"]}.
     """
     value = next((record[name] for name in names if name in record), None)
     value = value.get("text") if isinstance(value, dict) else value
@@ -100,10 +100,10 @@ def read_texts(record: Record, names: tuple[str, ...], where: str) -> list[str]:
 
 @dataclass(frozen=True)
 class TextKind:
-    """How its records are read, and what it is judged by."""
+    """How the records of a kind are read, and which metrics judge it."""
 
     records: PairRecords | QuestionRecords
-    metrics: tuple[str, ...]  # of the table METRICS; the first says which weights are best
+    metrics: tuple[str, ...]  # names in METRICS; the first chooses the best weights
 
 
 KINDS: dict[Kind, TextKind] = {
@@ -129,7 +129,7 @@ KINDS: dict[Kind, TextKind] = {
 
 
 def write_held_out(folder: Path, examples: Iterable[Any]) -> None:
-    """Into a run: of each example its source and its references."""
+    """Write the source and the references of each validation example into a run."""
     each = ({"source": one.source, "references": one.references} for one in examples)
     lines = (f"{json.dumps(one, ensure_ascii=False)}\n" for one in each)
     write_text(folder / "data" / "valid.jsonl", "".join(lines))
@@ -142,9 +142,7 @@ def read_held_out(folder: Path) -> HeldOut:
 
 
 def metrics_of(kind: Kind, tokenize: str = "13a", more: Sequence[str] = ()) -> dict[str, Metric]:
-    """What a kind is judged by, and more where it is asked for; BLEU with words as this tokenizer
-    of sacreBLEU's finds them.
-    """
+    """Return the metrics of a kind, and `more`; BLEU uses this tokenizer of sacreBLEU."""
     metrics = {name: find_metric(name) for name in (*KINDS[kind].metrics, *more)}
     return metrics | ({"bleu": partial(bleu, tokenize=tokenize)} if "bleu" in metrics else {})
 
@@ -152,7 +150,7 @@ def metrics_of(kind: Kind, tokenize: str = "13a", more: Sequence[str] = ()) -> d
 def judge_outputs(
     metrics: Mapping[str, Metric], outputs: Sequence[str], held_out: HeldOut, loss: float
 ) -> Validation:
-    """What was written for the texts that are held out, and some of it to see."""
+    """Return the scores of outputs for the validation set, and a few samples."""
     sources, wanted = held_out
     scores = {name: round(metric(outputs, wanted).value, 4) for name, metric in metrics.items()}
     samples = [Sample(sources[i], wanted[i][0], outputs[i]) for i in pick_evenly(len(sources))]

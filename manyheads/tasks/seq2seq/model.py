@@ -1,4 +1,4 @@
-"""Text in, text out: translations, summaries, answers."""
+"""The model that reads a text and writes one: a translation, a summary, an answer."""
 
 from __future__ import annotations
 
@@ -38,32 +38,32 @@ from manyheads.tasks.words import words_of_pieces
 if TYPE_CHECKING:
     from manyheads.tasks.seq2seq.task import Seq2Seq
 
-AT_ONCE = 1024  # texts held in memory while a long file passes through
-MOST_TOKENS = 4096  # of one text to be read
-PART_TOKENS = 256  # of a part of a text that is cut
-WRITTEN_TOKENS = 4096  # at a time, while drafts are made
+AT_ONCE = 1024  # texts of a long file that are held in memory
+MOST_TOKENS = 4096  # that are read of one text
+PART_TOKENS = 256  # of each part, where a text is split
+WRITTEN_TOKENS = 4096  # in a batch, while drafts are made
 
 Long = Literal["split", "truncate", "refuse"]
 
 
 class Part(NamedTuple):
-    """What is read at once: a sentence of a text, or all of it."""
+    """What is read at once: a sentence of a text, or the whole text."""
 
     text: str
-    after: str  # what stood between it and the next
+    after: str  # the characters between it and the next part
     ids: list[int]
 
 
 class Written(NamedTuple):
-    """A text, and how likely the model finds it."""
+    """An output text, and how likely it is for the model."""
 
     text: str
-    score: float  # by which several are ranked: log_prob / tokens ** length_penalty
+    score: float  # ranks outputs: log_prob / tokens ** length_penalty
     log_prob: float  # the logarithm of its probability
     ids: list[int]
-    finished: bool  # whether it came to an end, or to the most tokens it may have
-    parts: tuple[tuple[Part, list[int]], ...] = ()  # what was read, and written for it
-    tokens: int = 0  # with the sign at the end of each part
+    finished: bool  # False if it was cut at the largest number of tokens
+    parts: tuple[tuple[Part, list[int]], ...] = ()  # each part, and the ids written for it
+    tokens: int = 0  # with the end token of each part
 
 
 NOTHING = Written("", 0.0, 0.0, [], True)
@@ -91,11 +91,11 @@ class Translator(DraftedModel):
         long: Long | None = None,
         **options: Unpack[DecodingOptions],
     ) -> Texts:
-        """model.translate("Ein Hund rennt.") -> "A dog is running."; of a list, a list.
+        """model.translate("Ein Hund rennt.") -> "A dog is running."; for a list, a list.
 
-        By a beam of 5 unless a temperature is given. `long` is what becomes of a text of several
-        sentences, or of more than can be read: `split` reads each sentence by itself and is what
-        translations do, `truncate` reads the beginning, `refuse` does not.
+        Uses a beam of 5 unless a temperature is given. `long` is for a text of several sentences,
+        or of too many tokens: `split`, the default of translations, reads each sentence alone,
+        `truncate` reads the beginning, `refuse` raises an error for too many tokens.
         """
         width = choose_beam(beam, options)
         how = DecodingConfig(beam=self.usual_beam(width) if beam is None else width, **options)
@@ -114,8 +114,8 @@ class Translator(DraftedModel):
         long: Long | None = None,
         **options: Unpack[DecodingOptions],
     ) -> list[Any]:
-        """Of one text the best so many Written, each with its text, score and log_prob, best first;
-        of a list of texts a list of such lists.
+        """Return the `nbest` best outputs for a text, each a Written with text, score and log_prob,
+        best first; for a list of texts, a list of such lists.
         """
         if beam is None:
             beam = max(BEAM, nbest if isinstance(nbest, int) else 0)
@@ -124,7 +124,7 @@ class Translator(DraftedModel):
         return found[0] if isinstance(texts, str) else found
 
     def usual_beam(self, width: int = BEAM) -> int:
-        """So wide a search where none was asked for: a network without one does without."""
+        """Return the beam to use where none was asked for: 1 if the network has no beam search."""
         plain = isinstance(self.network, ParallelNetwork) and "beam" not in self.network.takes
         return 1 if plain else width
 
@@ -139,10 +139,11 @@ class Translator(DraftedModel):
         ready: Callable[[], bool] = lambda: True,
         told: Callable[[str], None] = warnings.warn,
     ) -> Iterator[list[Written]]:
-        """For each text the best that can be written, in order, however long the input is.
+        """Yield the best outputs for each text, in order, however long the input is.
 
         Where the next text is not `ready`, those before it are written first. A text that cannot be
-        read is refused after those before it were written; what is left unread of one is told.
+        read is refused after those before it were written; what is cut off a text is reported by
+        `told`.
         """
         long = long or ("split" if self.kind == "translation" else "truncate")
         if long not in get_args(Long):
@@ -154,12 +155,12 @@ class Translator(DraftedModel):
             try:
                 for number, text in enumerate(some, start=first + 1):
                     cut.append(self.parts(text, long, f"line {number}", told))
-            finally:  # those before one that is refused are written all the same
+            finally:  # texts before a refused one are still written
                 yield from self.write_parts(cut, how, forced, first)
             first += len(some)
 
     def parts(self, text: str, long: Long, name: str, told: Callable[[str], None]) -> list[Part]:
-        """What is read at once of a text; nothing of one that is blank."""
+        """Cut a text into parts that are read at once; a blank text has none."""
         codec = self.task.codecs.source
         most = min(
             MOST_TOKENS,
@@ -189,7 +190,7 @@ class Translator(DraftedModel):
     def write_parts(
         self, cut: Sequence[list[Part]], how: DecodingConfig, forced: Ids, first: int
     ) -> Iterator[list[Written]]:
-        """For the parts of each text the best that can be written, joined."""
+        """Yield for each text the best outputs, those of its parts joined."""
         places = [(i, j) for i, parts in enumerate(cut) for j in range(len(parts))]
         found = write_targets(
             self.network,
@@ -197,7 +198,7 @@ class Translator(DraftedModel):
             how,
             prefixes=[() if j else forced for _, j in places] if forced else (),
             special=self.special_tokens,
-            # A text by itself draws by its number, the other sentences of one by others.
+            # Seeds of sampling: the number of the text, another one for each further sentence.
             numbers=[first + i + (j << 40) for i, j in places],
             drafter=self.find_drafter(how.draft),
         )
@@ -260,7 +261,7 @@ class Translator(DraftedModel):
     def join_part(
         self, one: Written, part: Part, found: Hypothesis, how: DecodingConfig
     ) -> Written:
-        """What was written so far, and for a part more."""
+        """Append what was written for a part to what was written so far."""
         log_prob, tokens = one.log_prob + found.log_prob, one.tokens + len(found.logs)
         after = one.parts[-1][0].after if one.parts else ""
         return Written(
@@ -275,7 +276,7 @@ class Translator(DraftedModel):
 
     @torch.no_grad()
     def attention(self, text: str, written: str | None = None, layer: int = -1) -> AttentionMap:
-        """What each head looked at while it wrote."""
+        """Return what each head of a layer attended to while the model wrote."""
         source, target = self.task.codecs.source, self.task.codecs.target
         read = source.encode(text)
         ids = target.encode(written) if written is not None else self.write_best(read)
@@ -302,11 +303,11 @@ class Translator(DraftedModel):
         beam: int = BEAM,
         tokens: PagePart | None = None,
     ) -> AttentionPage:
-        """What every head looked at, as a page: a notebook shows it, `.save("page.html")` keeps it.
+        """Return what every head attended to, as a page for a notebook or `.save("page.html")`.
 
-        What is looked at is what the model writes, unless other words are given as `written`;
-        `what_if` says what is to be otherwise, as `Off("decoder.2.cross", 5)` does. Of a long text
-        some `tokens` are shown, (600, 1100), or all in groups.
+        The page is about what the model writes, unless another output is given as `written`;
+        `what_if` are interventions such as `Off("decoder.2.cross", 5)`. Of a long text `tokens`
+        chooses some, (600, 1100); otherwise all are shown in groups.
         """
         if isinstance(self.network, ParallelNetwork):
             raise ValueError(
@@ -334,15 +335,15 @@ class Translator(DraftedModel):
         return best.ids
 
     def alignment(self, text: str, written: Written) -> list[tuple[int, int]]:
-        """Which word of the text each word written was read from: [(0, 0), (1, 2)]
+        """Return which word of the text each output word was read from: [(0, 0), (1, 2)]
 
-        None of them where the network writes without attention.
+        Empty where the network writes without attention.
         """
         return self.align(text, written).links
 
     @torch.no_grad()
     def align(self, text: str, written: Written) -> Aligned:
-        """The words of both, and which was read for which; pieces where a script has no spaces."""
+        """Align words of the text and of the output; pieces where a script has no spaces."""
         source, target = self.task.codecs.source, self.task.codecs.target
         found = Aligned([], [], [])
         for part, ids in written.parts or ((Part(text, "", source.encode(text)), written.ids),):
@@ -374,7 +375,7 @@ class Translator(DraftedModel):
 
 
 class Aligned(NamedTuple):
-    """Words of a text and of what was written for it, and the pairs of their numbers."""
+    """Words of a text and of its output, and the pairs of their indices."""
 
     read: list[str]
     written: list[str]
@@ -384,12 +385,12 @@ class Aligned(NamedTuple):
 def record_cross_attention(
     network: EncoderDecoder, read: Ids, written: Ids, special: tuple[SpecialTokens, SpecialTokens]
 ) -> list[torch.Tensor]:
-    """The attention of each layer of the decoder to what was read: (heads, written, read).
+    """Return the cross-attention of each decoder layer: (heads, written, read).
 
-    Both end with a sign, and those before the first word are left out.
+    The end tokens are included, the tokens before the first word are left out.
     """
     if isinstance(network, ParallelNetwork):
-        return []  # no token is written after another
+        return []  # it does not write token by token
     device = next(network.parameters()).device
     reads, writes = special
     rows = [*reads.encoder_bos, *read, reads.eos], [*writes.bos, *written]

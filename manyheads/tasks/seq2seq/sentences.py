@@ -1,4 +1,4 @@
-"""Where a sentence ends: a line of several is read one by one, and what is written joined again."""
+"""Split a text into sentences, which are read one by one, and join the outputs again."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-# Words that end in a dot within a sentence, in a few languages; a single letter does too, and a
-# number of a day, "am 3. Mai", is not told from one that ends a sentence.
+# Abbreviations that end in a dot within a sentence, in a few languages. A dot after one letter, or
+# after a number of one or two digits as in "am 3. Mai", does not end a sentence either.
 SHORT = (
     "dr mr mrs ms prof st sr jr hr fr nr no vs vgl bzw ca usf evtl inkl abs art bd hl geb gest "
     "m mm mme mlle sra dra ing av cf fig pp vol approx dept est gen gov lt col sgt rev hon"
@@ -16,16 +16,16 @@ NOT_LAST = re.compile(rf"(?:^|[^\w])(?:{'|'.join(SHORT.split())}|[^\W\d_]|\d{{1,
 CLOSING = "\"'”’»«“)\\]"
 END = re.compile(
     rf"(?P<dot>[.])[{CLOSING}]*\s+|[!?…؟۔।]+[{CLOSING}]*\s+"
-    r"|[。！？]+(?![。！？」』）”’])\s*"  # what was said 「はい。」 is a part of who says it
+    r"|[。！？]+(?![。！？」』）”’])\s*"  # quoted speech 「はい。」 does not end the sentence
     r"|\n\s*"
 )
 LETTER = re.compile(r"[^\W_]")
 NEAR = 20  # characters
-TOGETHER = re.compile("[\u3000-\u30ff\u3400-\u9fff\uff01-\uff60]$")  # what no space stands after
+TOGETHER = re.compile("[\u3000-\u30ff\u3400-\u9fff\uff01-\uff60]$")  # scripts without spaces
 
 
 class Sentence(NamedTuple):
-    """A part of a text, and what stood between it and the next."""
+    """A part of a text, and the characters between it and the next."""
 
     text: str
     after: str = ""
@@ -36,7 +36,7 @@ def split_sentences(text: str) -> list[Sentence]:
     text = text.strip()
     found, begin, looked, worded = list[Sentence](), 0, 0, False
     for end in END.finditer(text):
-        # Each character is looked at once, however many dots there are.
+        # Search each character only once, however many dots there are.
         worded = worded or bool(LETTER.search(text, looked, end.start()))
         looked = end.end()
         if not worded or looked == len(text) or ("\n" not in end[0] and goes_on(text, begin, end)):
@@ -48,7 +48,7 @@ def split_sentences(text: str) -> list[Sentence]:
 
 
 def goes_on(text: str, begin: int, end: re.Match[str]) -> bool:
-    """Whether the sentence does, after an abbreviation or before a small letter."""
+    """Whether the sentence goes on: after an abbreviation, or before a small letter."""
     first = LETTER.search(text, end.end(), end.end() + NEAR)
     if first and first[0].islower():
         return True
@@ -57,7 +57,7 @@ def goes_on(text: str, begin: int, end: re.Match[str]) -> bool:
 
 
 def cut_at_spaces(text: str, fits: Callable[[str], bool]) -> Iterator[str]:
-    """A text without an end of a sentence, cut at spaces until each part fits."""
+    """Cut a long sentence at spaces until each part fits."""
     if len(text) < 2 or fits(text):
         yield text
         return
@@ -69,7 +69,9 @@ def cut_at_spaces(text: str, fits: Callable[[str], bool]) -> Iterator[str]:
 
 
 def join_texts(one: str, after: str, other: str) -> str:
-    """Two texts that were written for neighbours, apart as their script and their lines have it."""
+    """Join two outputs of one text: with a newline, a space, or nothing, as script and text
+    require.
+    """
     if not one or not other:
         return one + other
     return one + ("\n" if "\n" in after else "" if TOGETHER.search(one) else " ") + other

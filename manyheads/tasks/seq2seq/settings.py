@@ -1,4 +1,4 @@
-"""Text in, text out: settings, and good ones for those who give none."""
+"""Text in, text out: settings, and presets for those who give none."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from manyheads.training.config import Training
 
 Kind = Literal["translation", "summarization", "answering"]
 
-# A summary and an answer are meant to be shorter; how long a text may be its tokens say.
+# Summaries and answers are meant to be shorter; data.longest_tokens limits the texts.
 SHORTER = Filters(longest_characters=0, ratio=0.0)
 FILTERS: dict[Kind, Filters] = {
     "translation": Filters(),
@@ -85,7 +85,7 @@ class PairData(Settings):
             yield "nothing to learn from: give source and target, or pairs"
 
     def check_halves(self, source: str, target: str, pairs: str) -> Iterator[str]:
-        """Two files that belong together, or one that holds both; not half of either."""
+        """Require two files that belong together, or one that holds both; not half of either."""
         one, other, both = (getattr(self, name) is not None for name in (source, target, pairs))
         if one != other:
             here, missing = (source, target) if one else (target, source)
@@ -146,7 +146,7 @@ PRESETS = {
 
 @dataclass(frozen=True)
 class Seq2SeqRecipe(Recipe):
-    """What to learn, from what, with what."""
+    """All settings of a run of translation, summarization or answering."""
 
     implementation = "manyheads.tasks.seq2seq.task:Seq2Seq"
     files = (
@@ -165,7 +165,7 @@ class Seq2SeqRecipe(Recipe):
         warmup=(50, 4000, 8),
     )
     many_tokens = 20_000_000
-    # Packed rows need attention that knows documents, which on a CPU is slower than padding.
+    # Packed rows need attention within documents, which is slower than padding on a CPU.
     packs_on_cpu = False
 
     task: Kind = setting(about="The task.")
@@ -217,6 +217,8 @@ class Seq2SeqRecipe(Recipe):
 
     @classmethod
     def fine_tune(cls, training: Training, network: Any) -> Training:
-        """What writes in parallel starts from weights of another kind: it has much to learn."""
+        """Keep the settings of a parallel network: it starts from another kind and learns much
+        anew.
+        """
         parallel = isinstance(network, ParallelConfig)
         return training if parallel else super().fine_tune(training, network)

@@ -1,4 +1,4 @@
-"""Text in, text out: translation, summaries and answers are one task with three measures.
+"""Text in, text out: translation, summaries and answers are one task with different metrics.
 
 B batch, T tokens, V vocabulary.
 """
@@ -36,11 +36,11 @@ from manyheads.tasks.seq2seq.writing import write_targets
 from manyheads.tasks.task import Task, Validation
 from manyheads.training.files import CORPUS
 
-FEW = 8  # texts that ways to write are compared on, where none are given
+FEW = 8  # texts to compare ways to write on, where none are given
 
 
 class Seq2Seq(Task):
-    """A task of this kind with its vocabularies."""
+    """A task of this family with its vocabularies."""
 
     Recipe = Seq2SeqRecipe
 
@@ -60,7 +60,7 @@ class Seq2Seq(Task):
 
     @classmethod
     def settle(cls, recipe: Seq2SeqRecipe, gathered: PairCorpus) -> Seq2SeqRecipe:
-        """How BLEU finds words, by the script of the targets where nothing was said."""
+        """Choose the tokenizer of BLEU by the script of the targets, where none was given."""
         if recipe.data.teacher is not None:
             teacher = find_teacher(recipe.data.teacher, recipe.task)
             recipe = replace(recipe, data=replace(recipe.data, teacher=teacher))
@@ -71,12 +71,12 @@ class Seq2Seq(Task):
 
     @classmethod
     def shorten(cls, recipe: Seq2SeqRecipe) -> Seq2SeqRecipe:
-        """Without the teacher: what it would write is about as long as the targets there are."""
+        """Drop the teacher: what it would write is about as long as the targets."""
         return replace(recipe, data=replace(recipe.data, teacher=None))
 
     @classmethod
     def prepare(cls, gathered: PairCorpus, recipe: Seq2SeqRecipe, folder: Path) -> None:
-        """With the vocabulary of the run it starts from, where there is one."""
+        """Write the corpus into the folder, with the targets of the teacher where there is one."""
         if recipe.data.teacher is not None:
             gathered = teach(gathered, recipe, cls, folder)
         corpus.prepare(gathered, recipe, folder)
@@ -114,7 +114,7 @@ class Seq2Seq(Task):
         return PairBatches(pairs, recipe.layout, tokens, training.seed, capitals)
 
     def loss(self, network: EncoderDecoder, batch: PairBatch) -> dict[str, Tensor]:
-        """Smoothed while it is trained; a network that writes in parallel names its own terms."""
+        """Return the loss, smoothed in training; a parallel network has loss terms of its own."""
         if isinstance(self.recipe.network, ParallelConfig):
             terms: dict[str, Tensor] = network(batch.source, batch.wanted, self.smoothing(network))
             return terms
@@ -150,7 +150,7 @@ class Seq2Seq(Task):
     def compare_ways(
         self, network: EncoderDecoder, lines: Sequence[str]
     ) -> Iterator[tuple[str, float]]:
-        """Of what writes in parallel, on texts that are given or on some to validate on."""
+        """Compare batches of a parallel network, on these texts or on some for validation."""
         if isinstance(network, ParallelNetwork):
             texts = list(lines or self.held_out[0][:FEW])
             read = self.codecs.source.encode_all(texts)
@@ -164,7 +164,7 @@ class Seq2Seq(Task):
 
     @cached_property
     def tokenize(self) -> str:
-        """How BLEU finds words."""
+        """The tokenizer of BLEU."""
         chosen = self.recipe.bleu_tokenizer
         if chosen is None:
             chosen = fitting_tokenizer(wanted[0] for wanted in self.held_out[1]).tokenizer
@@ -172,9 +172,9 @@ class Seq2Seq(Task):
         return chosen
 
     def validate(self, network: EncoderDecoder) -> Validation:
-        """Written greedily, and the loss of a token without smoothing.
+        """Decode the validation set greedily; measure the loss per token without smoothing.
 
-        A run is not lost because all that is held out does not fit into memory at once.
+        Batches are made smaller where they do not fit into memory, so that a run is not lost.
         """
         pairs = load_pairs(self.held_in(), "valid", self.codecs)
         longest = int(pairs.lengths().max())

@@ -1,4 +1,4 @@
-"""What a model that writes for what it reads is for, as commands."""
+"""The commands of a model that reads a source and writes a target, and their options."""
 
 from __future__ import annotations
 

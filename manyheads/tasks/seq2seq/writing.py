@@ -1,4 +1,4 @@
-"""How text is written: many sources at once, given back in their own order."""
+"""Decode many sources in batches, and return the outputs in the order of the sources."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork
 
 Ids = Sequence[int]
 Spread = Callable[[Any, list[list[int]]], Iterable[list[list[Hypothesis]]]]
-LOOP = 64  # tokens that only repeat each other end a text
+LOOP = 64  # a text ends after this many tokens that only repeat
 RECORDED_ON = ("cuda",)  # devices
-# Multiplications of a product that is worth a thread of its own: those of lighter ones wait for
-# Python, and for each other. Two that share a product wait at every step, and gain by larger ones.
+# Multiplications of a matrix product that is worth a thread of its own: threads with lighter ones
+# wait for Python. Two threads that share a product wait at every step, and need larger ones.
 HEAVY, SHARED = 2**26, 2**28
 
 
@@ -48,14 +48,13 @@ def write_targets(
     spread: Spread | None = None,
     drafter: Drafter | None = None,
 ) -> list[list[Hypothesis]]:
-    """For each source the best that can be written, in the order of the sources.
+    """Return the best hypotheses for each source, in the order of the sources.
 
-    Sources of like length go together, about so many `tokens` of all beams at once. `numbers` are
-    those of the sources in the whole input, by which each draws. `special` are the tokens
-    around what is read and what is written. `spread` may share the groups among processes;
-    otherwise the threads of a CPU do.
+    Sources of similar length form a batch of about `tokens` tokens over all beams. `numbers` are
+    those of the sources in the whole input, which seed sampling. `special` are the special tokens
+    of source and target. `spread` may share the batches among processes; otherwise CPU threads do.
     """
-    if any(part.training for part in network.modules()):  # to ask takes less time than to say
+    if any(part.training for part in network.modules()):  # the check takes less time than eval()
         network.eval()
     reads, writes = special
     device = next(network.parameters()).device
@@ -72,7 +71,7 @@ def write_targets(
         framed = [[*reads.encoder_bos, *sources[i], reads.eos] for i in rows]
         read = Tokens.padded(framed, reads.pad).to(device)
         beams = read.ids[:, :1].expand(-1, several)
-        with use_threads_for(network, beams, SHARED):  # what chooses among scores as well
+        with use_threads_for(network, beams, SHARED):  # also for choosing among scores
             memory = read_source(network, read)
             if isinstance(network, ParallelNetwork):
                 return [[one] for one in network.write(memory, read.lengths(), how)]
@@ -100,26 +99,28 @@ def write_targets(
             step, start, bounds, how, own, drafter=drafter, sources=[sources[i] for i in rows]
         )
 
-    # On a GPU what is drafted is written by itself.
+    # On a GPU, texts with drafts are written one at a time.
     recorded = device.type in RECORDED_ON
     together = 1 if recorded and drafter is not None else tokens // max(1, several)
     if spread is None and drafter is None and is_worth_threads(network, len(sources) * several):
         spread = map_in_threads
         together = min(together, sum(map(len, sources)) // torch.get_num_threads() + 1)
-    # Also in a thread of its own. What is recorded is written to again later, by whomever.
+    # Set in each thread. Recorded tensors are written to again later: no inference mode for them.
     quiet = torch.no_grad() if recorded else torch.inference_mode()
     return map_by_length(quiet(write), sources, together, spread or map)
 
 
 def gains_by_drafts(decoder: Any, device: torch.device, count: int, how: DecodingConfig) -> bool:
-    """A recorded step is faster than the fewest passes that are not; so are many together."""
+    """Whether drafts make decoding faster: on a GPU only if the recorded step reads several tokens
+    at once, on a CPU for one source or for a few.
+    """
     if device.type in RECORDED_ON:
         return reads_ahead(decoder)
     return count == 1 or are_drafted(decoder, count, how)
 
 
 def is_worth_threads(network: EncoderDecoder, rows: int) -> bool:
-    """Whether groups of so many rows in all are heavy enough for threads of a CPU."""
+    """Whether batches of this many rows in all are heavy enough for CPU threads."""
     device, threads = next(network.parameters()).device, torch.get_num_threads()
     if device.type != "cpu" or device.type in RECORDED_ON or threads < 2:
         return False
@@ -127,7 +128,7 @@ def is_worth_threads(network: EncoderDecoder, rows: int) -> bool:
 
 
 def is_watched(network: Any) -> bool:
-    """Whether somebody looks at its parts while they run: in their order, and in one thread."""
+    """Whether hooks or wrappers look at its parts: these need one thread, and their order."""
     return any(
         part._forward_hooks or part._forward_pre_hooks or is_wrapper(vars(part).get("kernel"))
         for part in network.modules()
@@ -135,7 +136,7 @@ def is_watched(network: Any) -> bool:
 
 
 def read_source(network: EncoderDecoder, read: Tokens) -> Memory:
-    """On a GPU what reads one source is recorded."""
+    """Encode a batch; on a GPU, a single source with a recorded CUDA graph."""
     if read.ids.device.type in RECORDED_ON and not isinstance(network, ParallelNetwork):
         return encode_one(network, read)
     return network.encode(read)
@@ -153,9 +154,10 @@ def refuse_parallel(how: DecodingConfig) -> None:
 def make_step(
     decoder: Any, memory: Memory, how: DecodingConfig, longest: int, drafted: int = 0
 ) -> RewindableStep:
-    """On a GPU it is recorded; on a CPU the beams of a sentence are branches, which takes a mask
-    and saves the copies. No sequence reads more than the `longest`; guesses follow a start of
-    `drafted` tokens."""
+    """Return the decoding step: on a GPU it is recorded as a CUDA graph; on a CPU the beams of a
+    sentence are branches, which takes a mask and saves copies of the cache. No sequence has more
+    than `longest` tokens; drafts follow a start of `drafted` tokens.
+    """
     if memory.states.device.type in RECORDED_ON and can_be_graphed(decoder, memory):
         return GraphedStep(decoder, memory, longest, drafted)
     branched = how.chosen == "beam" and memory.states.is_cpu
@@ -165,7 +167,7 @@ def make_step(
 
 
 def make_draft_step(decoder: Any, memory: Memory, source: int) -> RewindableStep:
-    """Of one who guesses what is written for a source of so many tokens."""
+    """Return the step of a drafter, which guesses the output for a source of `source` tokens."""
     if memory.states.device.type in RECORDED_ON and reads_ahead(decoder):
         longest = min(find_longest(DecodingConfig(), source), find_room(decoder))
         return GraphedStep(decoder, memory, longest, drafted=1)
@@ -173,20 +175,22 @@ def make_draft_step(decoder: Any, memory: Memory, source: int) -> RewindableStep
 
 
 def are_drafted(decoder: Any, sources: int, how: DecodingConfig) -> bool:
-    """Whether a CPU writes for so many sources sooner with guesses: few texts, and none drawn, of
-    which too much is read twice. The texts are the same."""
+    """Whether a CPU is faster with drafts for this many sources: few sources, and no sampling, of
+    which too much is read twice. The texts are the same.
+    """
     plain = how.chosen == "greedy" and how.repetition_penalty == 1
     return sources <= MOST_DRAFTED and plain and can_be_packed(decoder)
 
 
 def reads_ahead(decoder: Any) -> bool:
-    """Whether several tokens of a sequence are read at once where a step is recorded."""
+    """Whether a recorded step can read several tokens of a sequence at once."""
     return isinstance(decoder, Decoder) and decoder.causal and has_lanes(decoder)
 
 
 def find_longest(how: DecodingConfig, source: int, begun: int = 0) -> int:
-    """Tokens at most, from those of the source alone: never from what else is in the batch.
+    """Return the largest number of tokens to write: it depends on the source alone, never on the
+    batch.
 
-    A beginning that is forced takes no room from what follows it.
+    A forced prefix takes no room from what follows it.
     """
     return how.max_new_tokens or begun + max(how.min_new_tokens, 2 * source + 20)

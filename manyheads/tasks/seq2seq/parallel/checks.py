@@ -1,4 +1,4 @@
-"""Whether a network that writes in parallel says the same of a text alone and among others."""
+"""Check that a parallel network gives the same for a text alone and in a batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Ids = Sequence[int]
 def compare_batches(
     network: ParallelNetwork, sources: Sequence[Ids], special: SpecialTokens
 ) -> Iterator[tuple[str, float]]:
-    """The loss of a token, and how many texts are written otherwise."""
+    """Yield the difference in loss per token, and the number of texts written differently."""
     device, how = next(network.parameters()).device, DecodingConfig()
     rows = [[*special.encoder_bos, *ids, special.eos] for ids in sources]
 

@@ -1,4 +1,4 @@
-"""The settings of networks that write in parallel: a Transformer's, and a few of their own."""
+"""The settings of parallel networks: those of a Transformer, and a few of their own."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ MOST_CODES = 2**16
 
 @dataclass(frozen=True)
 class ParallelConfig(TransformerConfig):
-    """An encoder that reads, and a decoder of which all tokens see each other."""
+    """An encoder, and a decoder whose tokens all see each other."""
 
     packs: ClassVar[bool] = False
-    slower: ClassVar[int] = 3  # times the steps of one that writes token by token
+    slower: ClassVar[int] = 3  # times as many epochs as a network that writes token by token
 
     def refuse_pair(self, source: int, target: int, repeats: int) -> str:
-        """Why so many tokens can not be written for a source of so many; empty where they can.
+        """Return why this many target tokens cannot be written for the source; empty if they can.
 
-        `repeats` are the tokens of the target that are the same as the one before them.
+        `repeats` is the number of target tokens that equal the one before them.
         """
         return ""
 

@@ -1,4 +1,4 @@
-"""CTC: one pass writes all, and what is written twice in a row counts once.
+"""CTC: one pass writes all tokens, and a token repeated in a row counts once.
 
 B batch, S tokens of the source, T = S * upsample states, D model width, V vocabulary.
 """
@@ -29,7 +29,7 @@ from manyheads.tasks.seq2seq.parallel.network import (
 
 
 class Frames(NamedTuple):
-    """The states that write: where they are, and how many of them count."""
+    """The decoder's input states: their places, and how many of each row count."""
 
     states: Tensor  # (B, T, D)
     at: Places
@@ -38,7 +38,7 @@ class Frames(NamedTuple):
 
 
 class CTCNetwork(ParallelNetwork):
-    """Padding stands for nothing written (blank): no text has it."""
+    """The padding token serves as the blank: no text contains it."""
 
     config: CTCConfig
 
@@ -50,7 +50,7 @@ class CTCNetwork(ParallelNetwork):
     def forward(  # type: ignore[override]
         self, source: Tokens, wanted: Tensor, smoothing: float = 0.0
     ) -> dict[str, Tensor]:
-        # torch's loss wants lengths on the host: asked for before the step is under way.
+        # torch's loss needs lengths on the host: copied before the step begins.
         lengths = source.lengths()
         tokens, counts = split_wanted(wanted, self.special.pad)
         on_host = torch.stack([lengths * self.config.upsample, counts]).cpu()
@@ -59,18 +59,18 @@ class CTCNetwork(ParallelNetwork):
         if self.training and self.config.glancing:
             frames = self.glance(frames, memory, tokens, on_host)
         logs = self.log_probs(frames, memory)
-        there = (wanted[:, :1] >= 0)[:, 0].float()  # a row may hold nothing
+        there = (wanted[:, :1] >= 0)[:, 0].float()  # a row may be empty
         losses = self.ctc_losses(logs, tokens, on_host) * there
         terms = {"ctc": losses.sum()}
         if smoothing:
             flat = -logs.mean(-1) * inside_of(frames.lengths, logs.shape[1]) * there[:, None]
-            # As much of it for each token as cross-entropy would have, not for each state.
+            # Weighted per token, as in cross-entropy, not per state.
             share = counts / frames.lengths.clamp(min=1)
             terms["smoothing"] = smoothing * (flat.sum(1) * share).sum()
         return terms
 
     def frames(self, memory: Memory, lengths: Tensor) -> Frames:
-        """Each state of the encoder becomes several."""
+        """Turn each state of the encoder into several."""
         (rows, width, _), times = memory.states.shape, self.config.upsample
         states = self.upsample(memory.states).view(rows, width * times, -1)
         at = line(width * times, device=states.device)
@@ -85,7 +85,7 @@ class CTCNetwork(ParallelNetwork):
         return F.log_softmax(scores.float(), -1)
 
     def ctc_losses(self, logs: Tensor, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """(B); 0 for a target that is too long for its source."""
+        """Return the CTC loss of each row, (B); 0 for a target that is too long for its source."""
         with torch.autocast(logs.device.type, enabled=False):
             return F.ctc_loss(
                 logs.transpose(0, 1),
@@ -98,8 +98,8 @@ class CTCNetwork(ParallelNetwork):
             )
 
     def glance(self, frames: Frames, memory: Memory, tokens: Tensor, lengths: Tensor) -> Frames:
-        """Where a first guess differs from what is right, show some of it; nothing to every other
-        sentence, so that it also learns to do without.
+        """Where a first guess is wrong, show some right tokens; none for half of the sentences, at
+        random, so that the network also learns to do without.
         """
         with torch.no_grad():
             guessed = self.log_probs(frames, memory)
@@ -113,9 +113,9 @@ class CTCNetwork(ParallelNetwork):
         return frames._replace(states=torch.where(shown[..., None], words, frames.states))
 
     def align(self, logs: Tensor, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """What each state most likely stands for, if the target is what is written: (B, T).
+        """Return the most likely token of each state, given the target: (B, T).
 
-        The gradient of the loss is the model's probabilities less those given the target.
+        The gradient of the loss is the model's probabilities minus those given the target.
         """
         with torch.enable_grad():
             given = logs.detach().requires_grad_()
@@ -123,7 +123,7 @@ class CTCNetwork(ParallelNetwork):
         return (logs.exp() - gradient).argmax(-1)
 
     def candidates(self, how: DecodingConfig) -> int:
-        return self.config.upsample  # as many states as for so many
+        return self.config.upsample  # as many states as that many sequences
 
     def write(self, memory: Memory, lengths: Tensor, how: DecodingConfig) -> list[Hypothesis]:
         frames, blank = self.frames(memory, lengths), self.special.pad

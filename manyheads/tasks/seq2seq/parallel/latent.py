@@ -1,4 +1,4 @@
-"""Latent: a short sequence of codes is written token by token, and decoded all at once.
+"""Latent: a short sequence of codes is written token by token, then decoded in one pass.
 
 B batch, N tokens of a target with its end, M = N / compression codes, C numbers of a code, D model
 width, V vocabulary.
@@ -39,7 +39,9 @@ from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork, forbid_in,
 
 
 class LatentNetwork(ParallelNetwork):
-    """What makes codes of a target, what writes them for a source, and what decodes them."""
+    """A network that encodes a target into codes, one that predicts codes, and one that decodes
+    them.
+    """
 
     config: LatentConfig
     takes = frozenset({"beam", "length_penalty", "early_stopping", "temperature", "seed"})
@@ -74,7 +76,7 @@ class LatentNetwork(ParallelNetwork):
         }
 
     def read_target(self, wanted: Tensor, counts: Tensor, memory: Memory) -> Tensor:
-        """The codes of a target, each as its numbers: (B, M, C)"""
+        """Encode a target into codes, each as its numbers: (B, M, C)"""
         ids = wanted.masked_fill(wanted == NOTHING, self.special.pad)
         at, seen = line(ids.shape[1], device=ids.device), Lengths(counts.clamp(min=1))
         states = self.reader(self.decoder.embedding(ids), at, seen, memory)
@@ -83,7 +85,7 @@ class LatentNetwork(ParallelNetwork):
         return self.codes.quantise(self.squeeze(grouped).float())
 
     def decode_codes(self, numbers: Tensor, groups: Tensor, memory: Memory) -> Tensor:
-        """Scores of all tokens at once, (B, N, V)"""
+        """Return the logits of all tokens at once, (B, N, V)"""
         x = self.spread(numbers.to(self.spread.weight.dtype))
         x = x.unflatten(2, (self.config.compression, -1)).flatten(1, 2)
         at = line(x.shape[1], device=x.device)
@@ -91,12 +93,12 @@ class LatentNetwork(ParallelNetwork):
         return self.decoder.head(self.decoder.stack(x, at, seen, memory))
 
     def prior_loss(self, ids: Tensor, groups: Tensor, counts: Tensor, memory: Memory) -> Tensor:
-        """Of the codes and their end, after those before them and the source."""
+        """Return the loss of the codes and their end token, given the source and earlier codes."""
         inside = inside_of(groups, ids.shape[1])
         begun = F.pad(ids.masked_fill(~inside, self.stop), (1, 0), value=self.start)
         after = F.pad(ids.masked_fill(~inside, NOTHING), (0, 1), value=NOTHING)
         after = after.scatter(1, groups[:, None], self.stop)
-        after = after.masked_fill((counts == 0)[:, None], NOTHING)  # a row may hold nothing
+        after = after.masked_fill((counts == 0)[:, None], NOTHING)  # a row may be empty
         at = line(begun.shape[1], device=ids.device)
         scores = self.prior(Tokens(begun, at, Lengths(groups + 1)), memory)
         return sum_losses(scores, after)
@@ -107,7 +109,7 @@ class LatentNetwork(ParallelNetwork):
         return how.beam
 
     def count_passes(self, how: DecodingConfig, tokens: int) -> int:
-        return math.ceil(tokens / self.config.compression) + 2  # an end, and all at once
+        return math.ceil(tokens / self.config.compression) + 2  # the end, and one for all tokens
 
     def write(self, memory: Memory, lengths: Tensor, how: DecodingConfig) -> list[Hypothesis]:
         found = self.write_codes(memory, lengths.tolist(), how)
@@ -128,7 +130,7 @@ class LatentNetwork(ParallelNetwork):
     def write_codes(
         self, memory: Memory, lengths: list[int], how: DecodingConfig
     ) -> list[Hypothesis]:
-        """Token by token, by the strategy that was asked for."""
+        """Decode the codes token by token, by the strategy that was asked for."""
         longest = [-(-(2 * length + 20) // self.config.compression) for length in lengths]
         start = torch.full((len(lengths), 1), self.start, device=memory.states.device)
         bounds = Bounds(self.stop, longest, shortest=1, never=(self.start,))
@@ -138,7 +140,7 @@ class LatentNetwork(ParallelNetwork):
         return [best for best, *_ in decode(step, start, bounds, how)]
 
     def cut(self, tokens: list[int], logs: list[float], log_prob: float) -> Hypothesis:
-        """Up to the first end."""
+        """Cut the tokens at the first end token."""
         ends = (i for i, token in enumerate(tokens) if token in self.special.all_eos)
         size = next(ends, len(tokens))
         return Hypothesis(
@@ -159,18 +161,18 @@ class ScalarCodes(nn.Module):
         self.register_buffer("bases", torch.tensor(bases), persistent=False)
 
     def quantise(self, values: Tensor) -> Tensor:
-        """Each to a level between -1 and 1; what rounding does, gradients do not see."""
+        """Round each number to a level between -1 and 1; gradients ignore the rounding."""
         top = (self.levels - 1).to(values.dtype)
         bounded = (values.tanh() + 1) / 2 * top  # 0 to levels - 1
         rounded = bounded + (bounded.round() - bounded).detach()
         return 2 * rounded / top - 1
 
     def number(self, numbers: Tensor) -> Tensor:
-        """(..., C) -> which code it is, (...)"""
+        """(..., C) -> the id of each code, (...)"""
         top = (self.levels - 1).to(numbers.dtype)
         return (((numbers + 1) / 2 * top).round().long() * self.bases).sum(-1)
 
     def look_up(self, ids: Tensor) -> Tensor:
-        """The other way round: (...) -> (..., C)"""
+        """The inverse of `number`: (...) -> (..., C)"""
         steps = ids[..., None] // self.bases % self.levels
         return 2 * steps.float() / (self.levels - 1) - 1

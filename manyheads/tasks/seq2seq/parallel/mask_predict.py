@@ -1,4 +1,4 @@
-"""Mask-predict: all tokens at once, then those that are least certain again, a few times.
+"""Mask-predict: predict all tokens at once, then the least certain ones again, a few times.
 
 B batch, L lengths, N tokens of a target, D model width, V vocabulary.
 """
@@ -32,7 +32,7 @@ from manyheads.tasks.seq2seq.parallel.network import (
 
 
 class MaskPredictNetwork(ParallelNetwork):
-    """The sign that a text starts with stands for a token that is hidden: no text has it."""
+    """The start token serves as the mask: no text contains it."""
 
     config: MaskPredictConfig
     takes = frozenset({"passes", "lengths"})
@@ -60,9 +60,9 @@ class MaskPredictNetwork(ParallelNetwork):
         ]
         asked = torch.stack([hidden.sum() for hidden in hides]).sum()
         apart = (counts - source.lengths()).clamp(-self.reach, self.reach) + self.reach
-        apart = apart.masked_fill(counts == 0, NOTHING)  # a row may hold nothing
+        apart = apart.masked_fill(counts == 0, NOTHING)  # a row may be empty
         return {
-            # As if all had been asked for: else steps on few tokens would count less.
+            # Scaled to all tokens: otherwise steps with few masked tokens would count less.
             "tokens": torch.stack(losses).sum() * (counts.sum() / asked.clamp(min=1)),
             "length": F.cross_entropy(
                 self.length_scores(memory), apart, ignore_index=NOTHING, reduction="sum"
@@ -70,8 +70,8 @@ class MaskPredictNetwork(ParallelNetwork):
         }
 
     def hide(self, counts: Tensor, width: int) -> list[Tensor]:
-        """Which tokens are asked for, (B, N): of each target as many as chance says, one at least;
-        to validate, every other one, and then the others.
+        """Return which tokens to mask, (B, N): a random number in each target, one at least; in
+        validation, every other token, and then the others.
         """
         inside = inside_of(counts, width)
         if not self.training:
@@ -87,15 +87,17 @@ class MaskPredictNetwork(ParallelNetwork):
 
     @property
     def reach(self) -> int:
-        """How far a target's length is from its source's, at most."""
+        """The largest difference between the lengths of a target and its source."""
         return self.config.length_range
 
     def length_scores(self, memory: Memory) -> Tensor:
-        """(B, 2 reach + 1), of how many tokens longer a target is than its source, in 32 bits"""
+        """Return logits of the difference between target and source length, (B, 2 reach + 1),
+        float32
+        """
         return self.length_head(mean_states(memory.states, memory.seen, memory.at)).float()
 
     def score(self, ids: Tensor, counts: Tensor, memory: Memory) -> Tensor:
-        """Scores of what stands at each place, (B, N, V), as far as it is not hidden."""
+        """Return the logits of each token, (B, N, V), given the tokens that are not masked."""
         at = line(ids.shape[1], device=ids.device)
         return self.decoder(Tokens(ids, at, Lengths(counts.clamp(min=1))), memory)
 
@@ -120,7 +122,7 @@ class MaskPredictNetwork(ParallelNetwork):
         counts = (lengths[:, None] + apart).clamp(1, most).flatten()  # (B L)
         rows = torch.arange(len(lengths), device=lengths.device).repeat_interleave(several)
         ids, logs = self.refine(memory.select(rows), counts, how.passes)
-        # A length is as likely as its own score says, as an end is where there is one.
+        # The log-probability of the length counts like that of an end token.
         ends = likely.values.flatten()
         values = ((logs.sum(1) + ends) / (counts + 1)).view(-1, several)
         best = values.argmax(1) + several * torch.arange(len(values), device=values.device)
@@ -131,8 +133,8 @@ class MaskPredictNetwork(ParallelNetwork):
         ]
 
     def refine(self, memory: Memory, counts: Tensor, passes: int) -> tuple[Tensor, Tensor]:
-        """All tokens in one pass, then each time fewer of the least certain again: the tokens and
-        their log-probabilities, each (B, N)
+        """Predict all tokens, then in each pass fewer of the least certain again; return the tokens
+        and their log-probabilities, each (B, N)
         """
         hidden = inside = inside_of(counts, int(counts.max()))
         ids = torch.full(inside.shape, self.mask, device=counts.device)
@@ -150,5 +152,5 @@ class MaskPredictNetwork(ParallelNetwork):
 
 
 def rank_in_row(values: Tensor) -> Tensor:
-    """Each value's place in its row, the smallest first: [0.3, 0.1] -> [1, 0]"""
+    """Return each value's rank in its row, the smallest first: [0.3, 0.1] -> [1, 0]"""
     return values.argsort(dim=1, stable=True).argsort(1)

@@ -1,4 +1,4 @@
-"""What all networks that write in parallel are.
+"""The base class of networks that write in parallel.
 
 B batch, T tokens, D model width, V vocabulary.
 """
@@ -29,11 +29,11 @@ from manyheads.tasks.seq2seq.parallel.config import ParallelConfig
 
 
 class ParallelNetwork(EncoderDecoder, ABC):
-    """Reads a source as others do; its decoder sees all of what it writes."""
+    """An encoder-decoder whose decoder is not causal: each token sees all others."""
 
     config: ParallelConfig
     takes: ClassVar[frozenset[str]] = frozenset()  # the settings of a DecodingConfig that it reads
-    validating: ClassVar[DecodingConfig] = DecodingConfig()  # cheaper, as greedy is than a beam
+    validating: ClassVar[DecodingConfig] = DecodingConfig()  # a cheaper way, as greedy is
 
     def __init__(self, config: Any, source: int, target: int, joint: bool, special: SpecialTokens):
         reads = build_embedding(config, source)
@@ -50,27 +50,27 @@ class ParallelNetwork(EncoderDecoder, ABC):
     def forward(  # type: ignore[override]
         self, source: Tokens, wanted: Tensor, smoothing: float = 0.0
     ) -> dict[str, Tensor]:
-        """Named terms of the loss, each summed; `wanted` (B, T) are the targets, their ends too,
+        """Return named loss terms, each summed; `wanted` (B, T) are the targets with their ends,
         and NOTHING.
         """
 
     @abstractmethod
     def write(self, memory: Memory, lengths: Tensor, how: DecodingConfig) -> list[Hypothesis]:
-        """For each source that was read, with its length, what is written."""
+        """Return the hypothesis for each source, given its memory and its length."""
 
     def candidates(self, how: DecodingConfig) -> int:
-        """How many sequences are written for a source; refused where it cannot be so many."""
+        """Return how many sequences are decoded for a source; refuse too many."""
         return 1
 
     def count_passes(self, how: DecodingConfig, tokens: int) -> int:
-        """Of its decoders, one after another, for a text of so many tokens."""
+        """Return the sequential decoder passes for a text of `tokens` tokens."""
         return 1
 
     def refuse(self, how: DecodingConfig, prefixed: bool = False) -> None:
-        """Say which setting of how to write means nothing here."""
+        """Refuse decoding settings that this network does not have."""
         asked = [
             one.name
-            for one in reversed(fields(DecodingConfig))  # nbest before the beam that it brings
+            for one in reversed(fields(DecodingConfig))  # nbest before the beam that it implies
             if one.name not in self.takes and getattr(how, one.name) != one.default
         ]
         if prefixed and "prefix" not in self.takes:
@@ -83,23 +83,23 @@ class ParallelNetwork(EncoderDecoder, ABC):
             )
 
     def never(self, *allowed: int) -> list[int]:
-        """The special tokens that no text has, but those that mean something here."""
+        """Return the special tokens that no text contains, except those that are `allowed` here."""
         return sorted({*self.special.never, *self.special.all_eos} - {*allowed})
 
 
 def forbid_in(scores: Tensor, tokens: list[int]) -> Tensor:
-    """-inf, in place, for these at every place: scores (B, N, V)"""
+    """Set the scores of these tokens to -inf everywhere, in place: scores (B, N, V)"""
     forbid(scores.view(-1, scores.shape[-1]), tokens)
     return scores
 
 
 def inside_of(counts: Tensor, width: int) -> Tensor:
-    """Which of so many places lie within each row's count: (B, N)"""
+    """Return a mask of the first `counts` places of each row: (B, N)"""
     return torch.arange(width, device=counts.device) < counts[:, None]
 
 
 def split_wanted(wanted: Tensor, pad: int) -> tuple[Tensor, Tensor]:
-    """The tokens of targets without their ends, filled up (B, T), and how many each has (B)."""
+    """Return the targets without their end tokens, padded (B, T), and their lengths (B)."""
     lengths = ((wanted != NOTHING).sum(1) - 1).clamp(min=0)
     tokens = wanted[:, :-1] if wanted.shape[1] > 1 else wanted
     return tokens.masked_fill(~inside_of(lengths, tokens.shape[1]), pad), lengths

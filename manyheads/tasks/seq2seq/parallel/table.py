@@ -1,4 +1,4 @@
-"""Which networks write in parallel."""
+"""The parallel networks by kind."""
 
 from __future__ import annotations
 
