@@ -286,7 +286,7 @@ def read_tagged(path: Path) -> Iterator[Tagged]:
 
 
 def conll_sentences(path: Path) -> Iterator[Tagged]:
-    """Yield sentences; the first column is the word, the last its tag, and all lines are as wide."""
+    """Yield sentences; the first column is the word, the last its tag; all lines are as wide."""
     words: list[str] = []
     tags: list[str] = []
     start = width = 0
