@@ -27,7 +27,7 @@ from manyheads.decoding.step import RewindableStep, to_log_probs
 from manyheads.devices import send
 
 AHEAD = 7  # the most tokens that are guessed
-WORTH = 0.8  # tokens kept per guess, on average, for a pass of several tokens to pay off
+WORTH = 0.35  # tokens kept per guess, on average, for a pass of several tokens to pay off
 RECENT = 0.2  # weight of the last guess in the running average
 MOST_DRAFTED = 3  # up to this many sequences, a CPU is faster with guesses than with a batch
 REST = 64  # the most tokens that are written without a guess before the next try
