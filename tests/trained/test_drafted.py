@@ -18,9 +18,9 @@ from manyheads.decoding.draft_table import DraftTable, make_table
 from manyheads.decoding.packed import PackedStep
 from manyheads.models import load
 from manyheads.modules.transformer import Tokens
-from manyheads.tasks.draft_file import DRAFTS, DraftFile, write_drafts
+from manyheads.tasks.draft_file import DRAFTS, DraftFile, Pairs, write_drafts
 from manyheads.tasks.drafted import DraftedModel
-from manyheads.tasks.drafting import make_drafts
+from manyheads.tasks.drafting import draft_loss, make_drafts
 from manyheads.tasks.language.decoding import LanguageDecoding
 from manyheads.tasks.language.model import LanguageModel
 from manyheads.tasks.seq2seq.model import Translator
@@ -252,6 +252,17 @@ def test_heads_are_made_of_what_a_model_writes_from_a_beginning_or_from_nothing(
     assert made.head is not None
     assert made.head.beat == 4
     assert made.head.look is None
+
+
+def test_outputs_too_short_to_guess_ahead_in_teach_nothing(translator: Translator) -> None:
+    """The shortest outputs share a batch: in it, no token may be three ahead."""
+    pairs: Pairs = [([5, 6], [7, 2]), ([5], [2])]
+    head = DraftHead(translator.decoder.stack.width, torch.arange(2, 9))
+    for some in (pairs, pairs[1:]):
+        loss = draft_loss(translator, head, some)
+        loss.backward()
+        assert loss.isfinite()
+        assert all(one.grad is None or one.grad.isfinite().all() for one in head.parameters())
 
 
 def test_a_head_reads_the_words_of_weights_that_were_changed(translator: Translator) -> None:
