@@ -18,7 +18,7 @@ from manyheads.decoding.draft_table import DraftTable, make_table
 from manyheads.decoding.packed import PackedStep
 from manyheads.models import load
 from manyheads.modules.transformer import Tokens
-from manyheads.tasks.draft_file import DRAFTS, DraftFile, Pairs, write_drafts
+from manyheads.tasks.draft_file import DRAFTS, DraftFile, Pairs, read_drafts, write_drafts
 from manyheads.tasks.drafted import DraftedModel
 from manyheads.tasks.drafting import draft_loss, make_drafts
 from manyheads.tasks.language.decoding import LanguageDecoding
@@ -198,6 +198,19 @@ def test_a_head_that_knows_nothing_changes_nothing(translator: Translator, tmp_p
     for how in ({"temperature": 0.0}, {"temperature": 2.0, "seed": 1}):
         wanted = saved.translate(SOURCES, beam=1, **how)
         assert saved.translate(SOURCES, draft="heads", **how) == wanted
+
+
+@pytest.mark.parametrize("most", [9, 32_768, 70_000])  # as many words as GPT-2 has, and more
+def test_drafts_keep_the_ids_of_a_large_vocabulary(
+    translator: Translator, tmp_path: Path, most: int
+) -> None:
+    translator.save(tmp_path)
+    head = DraftHead(16, torch.arange(most - 3, most + 1), hidden=8)
+    write_drafts(tmp_path, DraftFile(make_table([((), [most, most, 2])] * 3), head))
+    found = read_drafts(tmp_path)
+    assert found.head is not None
+    assert found.head.words.tolist() == head.words.tolist()
+    assert {token for token, _ in found.table.entries.values()} == {2, most}
 
 
 def test_a_head_thinks_while_it_writes_as_it_learned(translator: Translator) -> None:
