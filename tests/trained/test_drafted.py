@@ -267,6 +267,12 @@ def test_heads_are_made_of_what_a_model_writes_from_a_beginning_or_from_nothing(
     assert made.head.look is None
 
 
+def test_a_file_of_blank_lines_begins_no_text(author: LanguageModel, tmp_path: Path) -> None:
+    (tmp_path / "blank.txt").write_text("\n\n")
+    with pytest.raises(ValueError, match=r"blank\.txt has no text to go on from"):
+        author.find_sources(tmp_path / "blank.txt")
+
+
 def test_outputs_too_short_to_guess_ahead_in_teach_nothing(translator: Translator) -> None:
     """The shortest outputs share a batch: in it, no token may be three ahead."""
     pairs: Pairs = [([5, 6], [7, 2]), ([5], [2])]

@@ -120,7 +120,9 @@ class LanguageModel(ContinuationModel):
         """Return prompts: lines of a file, parts of the training data, or else empty ones."""
         codec, data = self.task.codec, self.task.held_in() / "data"
         if path is not None:
-            return [ids for ids in codec.encode_all([*read_lines(path)]) if ids]
+            if not (found := [ids for ids in codec.encode_all([*read_lines(path)]) if ids]):
+                raise ValueError(f"{path} has no text to go on from")
+            return found
         if data.is_dir():
             return draw_beginnings(Shard(data / "train").tokens)
         if codec.special_tokens.bos:
