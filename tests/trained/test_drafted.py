@@ -273,6 +273,17 @@ def test_a_file_of_blank_lines_begins_no_text(author: LanguageModel, tmp_path: P
         author.find_sources(tmp_path / "blank.txt")
 
 
+def test_drafts_are_made_from_lines_longer_than_the_context(
+    author: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "long.txt").write_text("the old dog " * 90)
+    monkeypatch.setattr(type(author.task), "context", 12)
+    for path in (tmp_path / "long.txt", None):
+        some = author.find_sources(path)[:2]
+        assert {*map(len, some)} == {5}
+        assert all(author.write_for(some, 0))
+
+
 def test_outputs_too_short_to_guess_ahead_in_teach_nothing(translator: Translator) -> None:
     """The shortest outputs share a batch: in it, no token may be three ahead."""
     pairs: Pairs = [([5, 6], [7, 2]), ([5], [2])]
