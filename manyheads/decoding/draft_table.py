@@ -50,9 +50,12 @@ class DraftTable:
     def tensors(self) -> dict[str, Tensor]:
         keys = np.array([*self.entries], dtype=np.uint32).view(np.int32)
         tokens, sure = zip(*self.entries.values(), strict=True) if self.entries else ((), ())
+        small = max(tokens, default=0) < 2**16
         return {
             "keys": torch.from_numpy(keys),
-            "tokens": torch.tensor(tokens, dtype=torch.int32).to(torch.uint16),
+            "tokens": torch.tensor(tokens, dtype=torch.int32).to(
+                torch.uint16 if small else torch.int32
+            ),
             "sure": torch.tensor([round(255 * x) for x in sure], dtype=torch.uint8),
         }
 

@@ -45,7 +45,7 @@ def write_drafts(folder: Path, made: DraftFile) -> None:
     assert made.head is not None
     tensors = {f"table.{name}": one for name, one in made.table.tensors().items()}
     for name, one in made.head.state_dict().items():
-        tensors[f"head.{name}"] = one.half() if one.is_floating_point() else one.short()
+        tensors[f"head.{name}"] = one.half() if one.is_floating_point() else one.int()
     reads, beat = made.table.reads, made.head.beat
     note = {"weights": hash_weights(folder), "reads": reads, "beat": beat}
     write_tensors(folder / DRAFTS, tensors, note)

@@ -105,5 +105,6 @@ def draft_loss(model: DraftedModel, head: DraftHead, pairs: Pairs) -> Tensor:
         states = head(states, word, seen)
         wanted = known[ids[:, i + 1 : i + 1 + count]]
         kept = (wanted >= 0) & (at + i + 1 < lengths[:, None])
-        total = total + share * F.cross_entropy(states[kept] @ table.T, wanted[kept])
+        lost = F.cross_entropy(states[kept] @ table.T, wanted[kept], reduction="sum")
+        total = total + share * lost / kept.sum().clamp(min=1)  # the mean of no tokens is 0
     return total

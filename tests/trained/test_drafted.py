@@ -18,9 +18,9 @@ from manyheads.decoding.draft_table import DraftTable, make_table
 from manyheads.decoding.packed import PackedStep
 from manyheads.models import load
 from manyheads.modules.transformer import Tokens
-from manyheads.tasks.draft_file import DRAFTS, DraftFile, write_drafts
+from manyheads.tasks.draft_file import DRAFTS, DraftFile, Pairs, read_drafts, write_drafts
 from manyheads.tasks.drafted import DraftedModel
-from manyheads.tasks.drafting import make_drafts
+from manyheads.tasks.drafting import draft_loss, make_drafts
 from manyheads.tasks.language.decoding import LanguageDecoding
 from manyheads.tasks.language.model import LanguageModel
 from manyheads.tasks.seq2seq.model import Translator
@@ -200,6 +200,19 @@ def test_a_head_that_knows_nothing_changes_nothing(translator: Translator, tmp_p
         assert saved.translate(SOURCES, draft="heads", **how) == wanted
 
 
+@pytest.mark.parametrize("most", [9, 32_768, 70_000])  # as many words as GPT-2 has, and more
+def test_drafts_keep_the_ids_of_a_large_vocabulary(
+    translator: Translator, tmp_path: Path, most: int
+) -> None:
+    translator.save(tmp_path)
+    head = DraftHead(16, torch.arange(most - 3, most + 1), hidden=8)
+    write_drafts(tmp_path, DraftFile(make_table([((), [most, most, 2])] * 3), head))
+    found = read_drafts(tmp_path)
+    assert found.head is not None
+    assert found.head.words.tolist() == head.words.tolist()
+    assert {token for token, _ in found.table.entries.values()} == {2, most}
+
+
 def test_a_head_thinks_while_it_writes_as_it_learned(translator: Translator) -> None:
     """The products that are made once a sentence change nothing but the time."""
     width = translator.network.decoder.stack.width
@@ -252,6 +265,34 @@ def test_heads_are_made_of_what_a_model_writes_from_a_beginning_or_from_nothing(
     assert made.head is not None
     assert made.head.beat == 4
     assert made.head.look is None
+
+
+def test_a_file_of_blank_lines_begins_no_text(author: LanguageModel, tmp_path: Path) -> None:
+    (tmp_path / "blank.txt").write_text("\n\n")
+    with pytest.raises(ValueError, match=r"blank\.txt has no text to go on from"):
+        author.find_sources(tmp_path / "blank.txt")
+
+
+def test_drafts_are_made_from_lines_longer_than_the_context(
+    author: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "long.txt").write_text("the old dog " * 90)
+    monkeypatch.setattr(type(author.task), "context", 12)
+    for path in (tmp_path / "long.txt", None):
+        some = author.find_sources(path)[:2]
+        assert {*map(len, some)} == {5}
+        assert all(author.write_for(some, 0))
+
+
+def test_outputs_too_short_to_guess_ahead_in_teach_nothing(translator: Translator) -> None:
+    """The shortest outputs share a batch: in it, no token may be three ahead."""
+    pairs: Pairs = [([5, 6], [7, 2]), ([5], [2])]
+    head = DraftHead(translator.decoder.stack.width, torch.arange(2, 9))
+    for some in (pairs, pairs[1:]):
+        loss = draft_loss(translator, head, some)
+        loss.backward()
+        assert loss.isfinite()
+        assert all(one.grad is None or one.grad.isfinite().all() for one in head.parameters())
 
 
 def test_a_head_reads_the_words_of_weights_that_were_changed(translator: Translator) -> None:

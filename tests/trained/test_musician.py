@@ -356,9 +356,11 @@ def test_of_chords_the_highest_notes_are_the_melody() -> None:
     assert [note.pitch for note in melody_of(Piece(tuple(held))).piece.notes] == [72, 71]
 
 
-def test_a_file_is_read_before_a_model_takes_it() -> None:
-    with pytest.raises(ValueError, match=r"as load_midi\(path\) gives it; got 'song.mid'"):
-        pianist().compose("song.mid")  # type: ignore[arg-type]
+@pytest.mark.parametrize("verb", ["compose", "score", "harmonize", "inspect"])
+def test_a_file_is_read_before_a_model_takes_it(verb: str) -> None:
+    for model in (singer(), pianist())[: 1 if verb == "harmonize" else 2]:
+        with pytest.raises(ValueError, match=r"as load_midi\(path\) gives it; got 'song.mid'"):
+            getattr(model, verb)("song.mid")
 
 
 # ---- scoring ---------------------------------------------------------------------------------

@@ -117,12 +117,18 @@ class LanguageModel(ContinuationModel):
         return make_step(author, LanguageDecoding()), [*source]
 
     def find_sources(self, path: Path | None) -> Sequence[Ids]:
-        """Return prompts: lines of a file, parts of the training data, or else empty ones."""
+        """Return prompts: lines of a file, parts of the training data, or else empty ones; of what
+        is longer than half a context the end, so that there is room to write on.
+        """
         codec, data = self.task.codec, self.task.held_in() / "data"
+        room = max(1, self.task.context // 2 - len(codec.special_tokens.bos))
         if path is not None:
-            return [ids for ids in codec.encode_all([*read_lines(path)]) if ids]
+            lines = codec.encode_all([*read_lines(path)])
+            if not (found := [ids[-room:] for ids in lines if ids]):
+                raise ValueError(f"{path} has no text to go on from")
+            return found
         if data.is_dir():
-            return draw_beginnings(Shard(data / "train").tokens)
+            return draw_beginnings(Shard(data / "train").tokens, min(BEGINNING, room))
         if codec.special_tokens.bos:
             return [()] * BEGINNINGS
         raise ValueError(
@@ -201,8 +207,8 @@ class LanguageModel(ContinuationModel):
         return describe(self, "decoder", self.task.context, chat=self.chat)
 
 
-def draw_beginnings(tokens: Any) -> list[Ids]:
+def draw_beginnings(tokens: Any, length: int) -> list[Ids]:
     """Return short prompts from random places of the training data."""
-    chance, last = Random(0), max(1, len(tokens) - BEGINNING)
+    chance, last = Random(0), max(1, len(tokens) - length)
     starts = (chance.randrange(last) for _ in range(BEGINNINGS))
-    return [tokens[i : i + BEGINNING].tolist() for i in starts]
+    return [tokens[i : i + length].tolist() for i in starts]

@@ -71,8 +71,8 @@ def compose(
     """
     if count < 1:
         raise ValueError(f"1 piece or more is written, got {count}")
-    codec, bounds = author.codec, make_bounds(author, seconds, prime)
-    begin = encode_prime(author, prime)
+    codec, begin = author.codec, encode_prime(author, prime)
+    bounds = make_bounds(author, seconds, prime)
     start = make_start(author, begin, how)
     longest = min(author.context, start.shape[1] + bounds.limits(1)[0])
     drafter = drafter if count <= MOST_DRAFTED or start.is_cuda else None

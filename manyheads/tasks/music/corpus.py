@@ -16,7 +16,7 @@ from manyheads.tasks.music.chorales import Chorales, piece_of, read_grids
 from manyheads.tasks.music.codec import MusicCodec
 from manyheads.tasks.music.codec_file import CODEC, save_codec
 from manyheads.tasks.music.midi import MidiReport, read_pieces
-from manyheads.tasks.music.notes import Piece, drop_first_silence
+from manyheads.tasks.music.notes import Piece, drop_first_silence, require_piece
 from manyheads.tasks.music.performance import Performance
 from manyheads.tasks.music.settings import MusicData
 from manyheads.tasks.music.verbs import is_grids
@@ -130,8 +130,7 @@ def encode_files(paths: Sequence[Path], codec: MusicCodec, notes: list[str]) -> 
 
 def encode_piece(piece: Piece, codec: MusicCodec) -> Ids:
     """Encode a piece; for performances without its first silence, which bars and beats need."""
-    if not isinstance(piece, Piece):
-        raise ValueError(f"a piece is read here, as load_midi(path) gives it; got {piece!r}")
+    require_piece(piece)
     heard = drop_first_silence(piece) if isinstance(codec, Performance) else piece
     return to_numbers(codec.encode(heard))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from manyheads.tasks.music.notes import Note, Piece
+from manyheads.tasks.music.notes import Note, Piece, require_piece
 from manyheads.tasks.music.settings import VOICES
 
 TOGETHER_SECONDS = 0.03  # notes that begin within this are a chord
@@ -23,6 +23,7 @@ def melody_of(piece: Piece, voice: str = "soprano", track: str | None = None) ->
     """Return the track with this name or number (from 1). By default, return `voice` of a chorale
     (four voices, each one note at a time), else the highest track. Of chords, keep the top note.
     """
+    require_piece(piece)
     if voice not in VOICES:
         raise ValueError(f"the voices are {', '.join(VOICES)}; {voice!r} was asked for")
     number, told = pick_track(piece, voice, track), list[str]()

@@ -32,7 +32,7 @@ from manyheads.tasks.music.compose import (
 from manyheads.tasks.music.corpus import encode_piece
 from manyheads.tasks.music.decoding import MusicDecoding, MusicOptions
 from manyheads.tasks.music.inspection import inspect_piece
-from manyheads.tasks.music.notes import Piece, cut_piece
+from manyheads.tasks.music.notes import Piece, cut_piece, require_piece
 from manyheads.tasks.music.timing import find_spots
 from manyheads.tasks.portable import Portable
 
@@ -165,7 +165,7 @@ class Musician(ContinuationModel):
         In a piece longer than the context, the window moves by `stride` tokens, by default half the
         context: the smaller the stride, the more tokens before it each token sees.
         """
-        if isinstance(pieces, Piece):
+        if isinstance(pieces, Piece | str):
             return self.score_one(pieces, stride)
         return [self.score_one(piece, stride) for piece in pieces]
 
@@ -177,6 +177,7 @@ class Musician(ContinuationModel):
                 f"a stride is 1 to the context of {context} tokens in whole steps of "
                 f"{codec.beat}, got {stride}"
             )
+        require_piece(piece)
         if not piece.notes:
             raise ValueError("a piece to score has at least one note, one without any came")
         ids = [*encode_piece(piece, codec).tolist(), codec.special_tokens.eos]

@@ -163,6 +163,12 @@ def transposition_range(pitches: Iterable[int]) -> range:
     return range(min(0, PIANO.start - min(met)), max(0, PIANO.stop - 1 - max(met)) + 1)
 
 
+def require_piece(piece: object) -> None:
+    """Raise an error for what is no piece, such as the path of one."""
+    if not isinstance(piece, Piece):
+        raise ValueError(f"a piece is read here, as load_midi(path) gives it; got {piece!r}")
+
+
 def drop_first_silence(piece: Piece) -> Piece:
     """Remove the silence before the first note: recordings may have minutes of it."""
     marks = {name: marks_from(getattr(piece, name), piece.start) for name in ("tempos", "meters")}
