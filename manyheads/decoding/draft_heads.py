@@ -142,8 +142,9 @@ class HeadDraft:
                 self.looked = keys, memory @ known.by_seen
 
     def tell(self, ids: Sequence[int], beyond: Sequence[int], after: int = 0) -> None:
+        # Less than none: a window that moved was read in parts, and only the last one was seen.
         at = len(self.known.states) - 1 - len(beyond) - after
-        self.state = self.known.states[at : at + 1].float() if ids else None
+        self.state = self.known.states[at : at + 1].float() if ids and at >= 0 else None
 
     def think(self, state: Tensor, ids: Sequence[int], new: int) -> tuple[Tensor, Entry]:
         """Return the state after these tokens, the last `new` of which it has not read, and the

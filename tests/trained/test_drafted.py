@@ -250,6 +250,21 @@ def test_a_head_of_voices_sees_the_same_voice_a_beat_before() -> None:
     assert torch.allclose(found, state, atol=1e-5)
 
 
+def test_a_head_waits_where_it_saw_only_a_part_of_what_was_read() -> None:
+    """As where the window of a model moves: tokens are read in parts then."""
+    model = singer()
+    add_drafters(model)
+    drafter = model.drafters["heads"]
+    assert isinstance(drafter, HeadDrafter)
+    draft = HeadDraft(drafter, [])
+    drafter.states = torch.randn(1, model.decoder.stack.width)
+    draft.tell([5, 6], [7, 8, 9])
+    assert draft.state is None
+    assert draft.propose([5, 6], 7) == []
+    draft.tell([5, 6], [])
+    assert draft.state is not None
+
+
 def test_heads_are_made_of_what_a_model_writes_from_a_beginning_or_from_nothing(
     author: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
