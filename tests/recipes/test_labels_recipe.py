@@ -182,6 +182,8 @@ def test_a_first_line_of_other_names_is_not_learned_as_a_class(tmp_path: Path) -
         r"data.columns.text='The review' data.columns.label=sentiment says so",
     ):
         held(path)
+    path.write_text("a western,western\na comedy,comedy\n" + rows, encoding="utf-8")
+    assert {*held(path)[0]} == {"bad", "good", "western", "comedy"}  # rare classes are no names
     path.write_text("a film of old,good\n" + rows, encoding="utf-8")
     train, valid = held(path)
     assert (len(train), len(valid), {*train}) == (19, 2, {"bad", "good"})

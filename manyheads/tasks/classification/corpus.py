@@ -92,9 +92,9 @@ def gather(recipe: ClassificationRecipe) -> LabelledCorpus:
 
 
 def refuse_names(examples: Sequence[LabelledExample], source: Path) -> None:
-    """A first line that only looks like names: what it has for a label is met nowhere else."""
-    first, *others = examples
-    if first.line == 1 and all(one.tags != first.tags for one in others):
+    """Refuse a first line that looks like column names: its label alone is met only once."""
+    first, often = examples[0], Counter(label for one in examples for label in one.tags)
+    if first.line == 1 and [label for label in often if often[label] == 1] == first.tags:
         text, (label,) = first.texts[0], first.tags
         raise ValueError(
             f"{source}:1: no other line has the label {label!r}; if it names a column, "
