@@ -54,8 +54,8 @@ def write(name: str) -> dict[str, Any]:
         composed = [model.compose(seconds=10, seed=seed)[0] for seed in SEEDS]
         return {"chorales": [sha256(str(one.ids).encode()).hexdigest() for one in composed]}
     assert isinstance(model, ImageModel)
-    stroke = np.zeros((22, 28, 1), np.uint8)
-    stroke[5:, 13:15] = 255  # the most of a 1, or of a 9
+    stroke = np.zeros((18, 28, 1), np.uint8)
+    stroke[5:, 13:15] = 255  # half of a 1, or of a 9
     drawn = {kind: model.generate(1, of_class=kind, begin=stroke, seed=7) for kind in ("1", "9")}
     return {kind: sha256(images.tobytes()).hexdigest() for kind, images in drawn.items()}
 

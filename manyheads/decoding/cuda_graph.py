@@ -5,7 +5,7 @@ than they run. On CUDA a whole step, with the choice of the token, is one graph:
 it again and again and reads the tokens only every few steps. Without CUDA the same code runs
 without recording.
 
-B batch, S slots, V vocabulary, N blocks of tokens.
+B batch, S slots, V vocabulary.
 """
 
 from __future__ import annotations
@@ -31,13 +31,20 @@ from manyheads.attention.places import Grid, Pairs, line
 from manyheads.decoding.bounds import Bounds, Hypothesis, forbid
 from manyheads.decoding.config import Sampling
 from manyheads.decoding.greedy import Paper, number_rows
-from manyheads.decoding.sample import FEW, check_drawn, drop_spare, weigh_tokens
+from manyheads.decoding.sample import (
+    FEW,
+    as_keys,
+    check_drawn,
+    draw_key,
+    drop_spare,
+    pick,
+    weigh_tokens,
+)
 from manyheads.modules.stack import Block
 from manyheads.modules.transformer import Decoder
 
 # Called with the new tokens of each sequence since the last call; none if it is finished.
 Look: TypeAlias = Callable[[list[list[int]]], None]
-BLOCK = 256  # size of the blocks of the vocabulary that `pick` sums first
 ROOM = 128  # slots
 WARM_UPS = 3  # steps before the recorded one, so that compilers and libraries are ready
 
@@ -97,7 +104,7 @@ class CudaGraphDecoder:
         self.count = torch.zeros(1, **whole)  # tokens written
         self.ids = torch.zeros(batch, slots, **whole)
         self.logs = torch.zeros(batch, slots, device=self.device)
-        self.shares = torch.zeros(batch, slots, dtype=torch.double, device=self.device)
+        self.keys = torch.zeros(batch, slots, dtype=torch.int32, device=self.device)
         sparing = self.reads_only_filled(layers, weight)
         self.kernel: Kernel = Single() if sparing else decoder.stack.kernel
         self.room = slots if sparing else room or (ROOM if compile is None else slots)
@@ -175,12 +182,12 @@ class CudaGraphDecoder:
         return limits
 
     def begin(self, start: Tensor, seed: int, numbers: Sequence[int], steps: int) -> None:
-        """Reset the buffers and draw the random numbers; unused rows get those of row 0."""
+        """Reset the buffers and draw the keys of all tokens; unused rows get those of row 0."""
         rows = []
         for number in (*numbers, *[numbers[0]] * (self.batch - len(numbers))):
             chance = Random(f"{seed} {number}")
-            rows.append([chance.random() for _ in range(steps)])
-        self.shares[:, :steps] = torch.tensor(rows, dtype=torch.double).to(self.device)
+            rows.append([draw_key(chance) for _ in range(steps)])
+        self.keys[:, :steps] = as_keys(rows, self.device)
         self.count.zero_()
         self.place.fill_(start.shape[1] - 1)
 
@@ -209,7 +216,8 @@ class CudaGraphDecoder:
         logs = forbid(logits.log_softmax(-1, dtype=torch.float32), rule.never)
         for stop in rule.stops if rule.shortest else ():
             logs[:, stop] = logs[:, stop].masked_fill(self.count < rule.shortest, -torch.inf)
-        token = pick(weigh_on_device(logs, rule.how), self.shares.index_select(1, self.count))
+        keys = self.keys.index_select(1, self.count)[:, 0]
+        token = pick(weigh_on_device(logs, rule.how), keys)[:, None]
         self.ids.index_copy_(1, self.count, token)
         self.logs.index_copy_(1, self.count, logs.gather(1, token))
         self.token.copy_(token)
@@ -286,24 +294,6 @@ def weigh_on_device(logs: Tensor, how: Sampling) -> Tensor:
         return drop_spare(weights, falling, order, share)
 
     return weigh_tokens(logs, how, keep)
-
-
-def pick(weights: Tensor, shares: Tensor) -> Tensor:
-    """Like `sample.pick`, for shares (B, 1) on the device -> tokens (B, 1).
-
-    It finds the block of tokens first, then the token in it: a cumulative sum over the vocabulary
-    takes longer than the network. In 64 bits the sums differ only in the last digit.
-    """
-    blocks = F.pad(weights, (0, -weights.shape[1] % BLOCK)).unflatten(1, (-1, BLOCK))
-    ends = blocks.sum(-1, dtype=torch.double).cumsum(-1)  # (B, N)
-    left = (1 - shares) * ends[:, -1:]
-    block = torch.searchsorted(ends, left).clamp(max=ends.shape[1] - 1)  # (B, 1)
-    behind = F.pad(ends, (1, 0)).gather(1, block)
-    chosen = blocks.gather(1, block[:, :, None].expand(-1, 1, BLOCK))[:, 0]
-    inside = chosen.double().cumsum(-1)  # (B, BLOCK)
-    # At most the sum of the block: rounding must not lead past it to a token without weight.
-    found = torch.searchsorted(inside, (left - behind).minimum(inside[:, -1:]))
-    return (block * BLOCK + found).clamp(max=weights.shape[1] - 1)
 
 
 # ---- what is changed while a step is recorded ----------------------------------------------------

@@ -106,8 +106,8 @@ class DraftedBatch:
         if not self.drawn:
             found = choose_greedily(logs, 0)
         else:
-            shares = [self.drawn[row].draw(had, end - begin) for row, had, (begin, end) in each]
-            found = self.drawn[0].choose(logs, [*chain.from_iterable(shares)])
+            keys = [self.drawn[row].draw(had, end - begin) for row, had, (begin, end) in each]
+            found = self.drawn[0].choose(logs, [*chain.from_iterable(keys)])
         return [found.part(begin, end) for begin, end in parts]
 
     def read_alone(self, one: DraftedSequence) -> None:

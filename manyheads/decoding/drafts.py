@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from itertools import takewhile
 from random import Random
 from typing import NamedTuple, Protocol
@@ -22,7 +23,13 @@ from torch import Tensor
 from manyheads.decoding.bounds import Bounds, Hypothesis, check_start
 from manyheads.decoding.config import Sampling
 from manyheads.decoding.greedy import Over, Paper, choose_likeliest
-from manyheads.decoding.sample import check_drawn, pick, weigh_tokens
+from manyheads.decoding.sample import (
+    as_keys,
+    check_drawn,
+    draw_key,
+    make_noise,
+    weigh_tokens,
+)
 from manyheads.decoding.step import RewindableStep, to_log_probs
 from manyheads.devices import send
 
@@ -34,7 +41,7 @@ REST = 64  # the most tokens that are written without a guess before the next tr
 # The difference of the best two log-probabilities above which rounding cannot decide: some times
 # the largest difference seen between reading tokens one by one and several at once.
 MARGINS = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 0.2, torch.float16: 0.03}
-# If scores move by a margin, the border between two tokens moves by at most a quarter of it.
+# If scores move by a margin, a sum of probabilities moves by at most a quarter of it.
 SHARES = 4
 
 
@@ -119,48 +126,58 @@ def choose_greedily(logs: Tensor, written: int) -> DraftChoices:
 
 
 class Drawn:
-    """Sample with the same random number at each place as without a draft."""
+    """Sample with the same key at each place as without a draft."""
 
     def __init__(self, how: Sampling, number: int):
         check_drawn(how)
         self.how, self.chance = how, Random(f"{how.seed} {number}")
-        self.shares: list[float] = []
+        self.keys: list[int] = []
 
     def __call__(self, logs: Tensor, written: int) -> DraftChoices:
         return self.choose(logs, self.draw(written, len(logs)))
 
-    def draw(self, written: int, count: int) -> list[float]:
-        """Return the random numbers of the next `count` places."""
-        while len(self.shares) < written + count:
-            self.shares.append(self.chance.random())
-        return self.shares[written : written + count]
+    def draw(self, written: int, count: int) -> list[int]:
+        """Return the keys of the next `count` places."""
+        while len(self.keys) < written + count:
+            self.keys.append(draw_key(self.chance))
+        return self.keys[written : written + count]
 
-    def choose(self, logs: Tensor, shares: Sequence[float]) -> DraftChoices:
+    def choose(self, logs: Tensor, places: Sequence[int]) -> DraftChoices:
         weights = weigh_tokens(logs, self.how)
-        tokens = pick(weights, shares)[:, None]
-        behind = weights.double().cumsum(-1)
-        whole, high = behind[:, -1], behind.gather(1, tokens)[:, 0]
-        left = (1 - torch.tensor(shares, dtype=torch.double, device=logs.device)) * whole
-        low = high - weights.gather(1, tokens)[:, 0]
-        near = SHARES * torch.minimum(left - low, high - left) / whole
-        margins = torch.minimum(near, self.find_edges(logs)).tolist()
-        return DraftChoices(tokens[:, 0].tolist(), logs.gather(1, tokens)[:, 0].tolist(), margins)
+        noise = make_noise(as_keys(places, logs.device), logs.shape[1])
+        tokens = (weights / noise).argmax(-1, keepdim=True)  # as `pick` does
+        scaled = logs / self.how.temperature
+        race = scaled - noise.log()
+        behind = race.gather(1, tokens) - race
+        if limits := self.find_limits(scaled):
+            apart = reduce(torch.minimum, limits)
+            # A token that is left out wins only if it is let in; the winner may be left out.
+            behind = torch.where(weights > 0, behind, torch.maximum(behind, apart))
+            behind.scatter_(1, tokens, apart.gather(1, tokens))
+        else:
+            behind.scatter_(1, tokens, math.inf)
+        margins = self.how.temperature * behind.amin(-1)
+        logs = logs.gather(1, tokens)[:, 0]
+        return DraftChoices(tokens[:, 0].tolist(), logs.tolist(), margins.tolist())
 
-    def find_edges(self, logs: Tensor) -> Tensor:
-        """Return how close a token is to a limit of top_k, top_p or min_p: all draws move there."""
-        how, scaled = self.how, logs / self.how.temperature
-        found = torch.full((len(logs),), math.inf, dtype=torch.double, device=logs.device)
-        if 0 < how.top_k < logs.shape[1]:
-            last, first = scaled.topk(how.top_k + 1).values[:, -2:].unbind(-1)
-            found = torch.minimum(found, (last - first).double())
-        if how.top_p < 1 or how.min_p:
-            falling = scaled.softmax(-1).sort(descending=True).values.double()
-        if how.top_p < 1:
-            edge = (falling.cumsum(-1) - how.top_p).abs().amin(-1)
-            found = torch.minimum(found, SHARES * edge)
+    def find_limits(self, scaled: Tensor) -> list[Tensor]:
+        """Return how far scores move before a token is let in or left out (B, V), for each reason:
+        it changes places with another, the sum of top_p is reached or missed, or min_p is."""
+        how, found = self.how, list[Tensor]()
+        if how.top_k or how.top_p < 1:
+            whole = weigh_tokens(scaled, Sampling(top_k=how.top_k))
+            weights = weigh_tokens(scaled, Sampling(top_k=how.top_k, top_p=how.top_p))
+            kept = weights > 0
+            last = scaled.masked_fill(~kept, math.inf).amin(-1, keepdim=True)
+            best = scaled.masked_fill(kept, -math.inf).amax(-1, keepdim=True)  # of those left out
+            found.append(torch.where(kept, scaled - best, last - scaled))
+            # A token is left out if the others that are kept suffice, and let in if all do not.
+            share = weights.sum(-1, keepdim=True)
+            spare = torch.where(kept, how.top_p - share + whole, share - how.top_p)
+            if how.top_p < 1:
+                found.append(SHARES * spare)
         if how.min_p:
-            edge = (falling / falling[:, :1] - how.min_p).abs().amin(-1)
-            found = torch.minimum(found, edge / how.min_p)
+            found.append((scaled - scaled.amax(-1, keepdim=True) - math.log(how.min_p)).abs())
         return found
 
 

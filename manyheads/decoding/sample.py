@@ -15,8 +15,12 @@ from manyheads.decoding.bounds import Bounds, Hypothesis
 from manyheads.decoding.config import Sampling
 from manyheads.decoding.greedy import ChooseToken, Over, number_rows, write_each
 from manyheads.decoding.step import Step
+from manyheads.devices import send
 
 FEW = 1000  # tokens
+# A step in this direction leads from a token to the next one; then two rounds of a known hash of 32
+# bits, each a shift and a factor.
+STRIDE, ROUNDS = -1640531527, ((16, 0x21F0AAAD), (15, 0x735A2D97))
 
 
 def sample(
@@ -30,7 +34,7 @@ def sample(
     """Continue `start` (B, T) by sampling; log-probabilities are the model's own, before top_p etc.
 
     Each sequence has its own random generator, seeded by the seed and its number in the whole
-    input, so that its tokens do not depend on the batch.
+    input, so that its tokens do not depend on the batch. It draws a key for each token.
     """
     choose = choose_by_chance(how, number_rows(numbers, len(start)))
     return write_each(step, start, bounds, choose, over)
@@ -42,7 +46,8 @@ def choose_by_chance(how: Sampling, numbers: Sequence[int]) -> ChooseToken:
     chance = [Random(f"{how.seed} {number}") for number in numbers]
 
     def choose(logs: Tensor, rows: Sequence[int]) -> Tensor:
-        return pick(weigh_tokens(logs, how), [chance[row].random() for row in rows])
+        keys = [draw_key(chance[row]) for row in rows]
+        return pick(weigh_tokens(logs, how), as_keys(keys, logs.device))
 
     return choose
 
@@ -86,10 +91,35 @@ def weigh_tokens(
     return weights
 
 
-def pick(weights: Tensor, shares: Sequence[float]) -> Tensor:
-    """Pick in each row the token at this share of the summed weights; a share is in [0, 1)."""
-    behind = weights.double().cumsum(-1)  # (B, V)
-    # 1 - share lies in (0, 1], so that a token without weight is never picked.
-    left = 1 - torch.tensor(shares, dtype=torch.double, device=weights.device)
-    found = torch.searchsorted(behind, left[:, None] * behind[:, -1:])[:, 0]
-    return found.clamp(max=weights.shape[1] - 1)  # past the end only if no token has weight
+def draw_key(chance: Random) -> int:
+    """Draw a whole number of 32 bits, the key of one token."""
+    return chance.getrandbits(32) - 2**31
+
+
+def as_keys(values: Sequence[int] | Sequence[Sequence[int]], device: torch.device) -> Tensor:
+    return send(torch.tensor(values, dtype=torch.int32), device)
+
+
+def make_noise(keys: Tensor, size: int) -> Tensor:
+    """Make a row of exponential noise for each key: (B,) -> (B, size).
+
+    The noise of a token depends on its key and its id alone: not on the batch, nor on the device
+    beyond rounding.
+    """
+    ids = torch.arange(size, dtype=torch.int32, device=keys.device)
+    mixed = keys[:, None] + ids * STRIDE  # (B, size), modulo 2 ** 32 like all that follows
+    for shift, factor in ROUNDS:
+        mixed ^= (mixed >> shift) & ((1 << (32 - shift)) - 1)
+        mixed *= factor
+    # In (0, 1); small numbers are the exact ones, and they decide.
+    share = (mixed & (2**31 - 1)).float().add_(0.5).mul_(2.0**-31).clamp_(max=1 - 2.0**-24)
+    return -torch.log1p(-share)
+
+
+def pick(weights: Tensor, keys: Tensor) -> Tensor:
+    """Pick a token of each row, with a probability in proportion to its weight: (B, V) -> (B,)
+
+    Each token waits for a time that is its noise divided by its weight, and the first wins. This is
+    the Gumbel-max trick: small errors of the weights matter only if two tokens are about to win.
+    """
+    return (weights / make_noise(keys, weights.shape[1])).argmax(-1)

@@ -1,6 +1,5 @@
 """Drafts: whoever guesses, the text is the one that is written without."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -174,16 +173,33 @@ def test_a_text_may_end_otherwise() -> None:
     assert found.ids == [3, 4, 5]
 
 
-def test_chance_near_an_edge_is_unsure() -> None:
-    logs = torch.tensor([[0.6, 0.3, 0.1]]).log()
-    drawn = Drawn(Sampling(temperature=1.0), number=0)
-    drawn.shares = [0.4 + 1e-6, 0.7]
-    near, far = drawn(logs.expand(2, -1), 0).margins
-    assert near < 1e-4
-    assert far == pytest.approx(4 * 0.3)
-    assert float(Drawn(Sampling(temperature=1.0, top_p=0.9001), 0).find_edges(logs)) < 1e-3
-    top = Drawn(Sampling(temperature=1.0, top_k=1), 0).find_edges(logs)
-    assert float(top) == pytest.approx(math.log(2))
+@pytest.mark.parametrize(
+    "how",
+    [
+        Sampling(temperature=1.0),
+        Sampling(temperature=0.4),
+        Sampling(temperature=1.0, top_k=3),
+        Sampling(temperature=1.0, top_p=0.8),
+        Sampling(temperature=2.0, top_k=4, top_p=0.6),
+        Sampling(temperature=0.7, min_p=0.2),
+    ],
+    ids=str,
+)
+def test_scores_that_move_by_less_than_the_margin_change_no_draw(how: Sampling) -> None:
+    torch.manual_seed(0)
+    logs = torch.randn(3000, 6).log_softmax(-1)
+    keys = Drawn(how, 0).draw(0, len(logs))
+    chosen = Drawn(how, 0).choose(logs, keys)
+    near = 0
+    for bound in (0.3, 0.03):
+        moved = (logs + bound * (torch.rand_like(logs) - 0.5)).log_softmax(-1)
+        found = Drawn(how, 0).choose(moved, keys).tokens
+        for one, other, margin in zip(chosen.tokens, found, chosen.margins, strict=True):
+            assert one == other or margin < bound
+            near += one != other
+    assert near > 50  # it is put to the test
+    # And few are unsure: about one in 1 / bound.
+    assert sum(margin < 1e-3 for margin in chosen.margins) < 25
 
 
 def test_what_cannot_be_drafted_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 import math
 from math import inf
+from random import Random
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from writers import SOURCES, STOP, Chain, Fixed, begin, translator
 
 from manyheads import Bounds, CachedStep, Sampling, greedy, sample
-from manyheads.decoding.sample import FEW, pick, weigh_tokens
+from manyheads.decoding.sample import FEW, draw_key, make_noise, pick, weigh_tokens
 
 CHANCES = [0.1, 0.4, 0.2, 0.3]
 
@@ -68,8 +69,33 @@ def test_tokens_are_drawn_as_often_as_they_are_likely() -> None:
 
 
 def test_a_token_without_weight_is_never_picked() -> None:
-    rows = torch.tensor([[0.0, 0.5, 0.0, 0.5, 0.0]] * 4)
-    assert pick(rows, [0.0, 0.4999, 0.5, 1 - 2**-53]).tolist() == [3, 3, 1, 1]
+    keys = torch.randint(-(2**31), 2**31, (1000,), dtype=torch.int32)
+    found = pick(torch.tensor([[0.0, 0.5, 0.0, 0.5, 0.0]]).expand(1000, -1), keys)
+    assert {*found.tolist()} == {1, 3}
+
+
+def test_noise_is_exponential_and_of_each_token_its_own() -> None:
+    keys = torch.arange(-10_000, 10_000, dtype=torch.int32)  # neighbours: the worst keys
+    noise = make_noise(keys, 50)
+    assert noise.min() > 0
+    shares = noise.neg().exp().double()  # uniform, where noise is exponential
+    assert (shares.mean(0) - 1 / 2).abs().max() < 4.5 * math.sqrt(1 / 12 / len(keys))
+    assert (12 * shares.var(0) - 1).abs().max() < 0.05
+    each = torch.cat([shares[1:], shares[:-1]], 1)  # of a place, and of the place before it
+    related = torch.corrcoef(each.T).fill_diagonal_(0).abs()
+    assert related.max() < 5.5 / math.sqrt(len(keys))
+    assert torch.equal(make_noise(keys[7:8], 50), noise[7:8])
+    assert torch.equal(make_noise(keys, 20), noise[:, :20])
+
+
+def test_rare_tokens_are_drawn_as_often_as_they_are_likely() -> None:
+    chances = torch.tensor([0.9, *[0.1 / 4000] * 4000])
+    keys = torch.tensor([draw_key(dice) for dice in [Random(3)] for _ in range(20_000)])
+    found = torch.cat([pick(chances.expand(500, -1), some) for some in keys.int().split(500)])
+    rare = int((found > 0).sum())
+    assert abs(rare - 2000) < 4 * math.sqrt(20_000 * 0.1 * 0.9)
+    # 2,000 draws from 4,000 tokens: about 4000 * (1 - exp(-1/2)) different ones.
+    assert abs(len({*found[found > 0].tolist()}) - 1574) < 100
 
 
 def test_what_is_drawn_for_a_sequence_does_not_depend_on_its_batch() -> None:

@@ -49,7 +49,9 @@ def test_translations_are_the_same(
     translator.add_drafter("model", translator)
     wanted = translator.translate(SOURCES, beam=1, **how)
     assert translator.translate(SOURCES, draft=draft, **how) == wanted
-    assert [translator.translate(one, draft=draft, **how) for one in SOURCES] == wanted
+    for one in SOURCES:
+        alone = translator.translate(one, beam=1, **how)
+        assert translator.translate(one, draft=draft, **how) == alone
 
 
 @pytest.mark.parametrize("draft", ["again", "lookup", "model"])

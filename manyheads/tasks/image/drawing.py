@@ -15,7 +15,7 @@ from torch import Tensor
 from manyheads.attention.cache import Ring
 from manyheads.attention.kernels import is_wrapper
 from manyheads.decoding.config import Sampling
-from manyheads.decoding.sample import pick, weigh_tokens
+from manyheads.decoding.sample import as_keys, draw_key, pick, weigh_tokens
 from manyheads.decoding.step import CachedStep
 from manyheads.modules.transformer import Decoder
 from manyheads.tasks.image.codec import PixelCodec
@@ -119,6 +119,7 @@ def draw_token(
         if how.chosen == "greedy":
             value = logs.argmax(-1)
         else:
-            value = pick(weigh_tokens(logs, how), [chance.random() for chance in chances])
+            keys = as_keys([draw_key(chance) for chance in chances], logs.device)
+            value = pick(weigh_tokens(logs, how), keys)
         values = torch.cat([values, value[:, None]], 1)
     return codec.join(values)

@@ -21,7 +21,8 @@ from manyheads.attention.kernels.single import Single
 from manyheads.attention.layer import Attention
 from manyheads.attention.places import Grid, Pairs
 from manyheads.decoding.config import Sampling
-from manyheads.decoding.cuda_graph import attention_of, pick, swap_kernel, weigh_on_device
+from manyheads.decoding.cuda_graph import attention_of, swap_kernel, weigh_on_device
+from manyheads.decoding.sample import as_keys, draw_key, pick
 from manyheads.modules.stack import Block
 from manyheads.tasks.image.codec import PixelCodec
 from manyheads.tasks.image.network import PixelNetwork
@@ -45,9 +46,7 @@ class ImageRecorder:
         self.places, _ = codec.on(device)
         self.canvas = torch.full((batch, codec.tokens + 1), codec.start, device=device)
         self.place = torch.zeros(1, dtype=torch.long, device=device)
-        self.shares = torch.zeros(
-            batch, codec.tokens * codec.parts, dtype=torch.double, device=device
-        )
+        self.keys = torch.zeros(batch, codec.tokens * codec.parts, dtype=torch.int32, device=device)
         self.cache = network.make_ring(self.places) or Static(self.places)
         self.condition = None if condition is None else condition.clone()  # (B, 1 or N, D)
         self.said = torch.zeros(batch, network.likelihood.outputs, device=device)
@@ -80,8 +79,8 @@ class ImageRecorder:
         self.start(condition)
         chances = [Random(f"{self.how.seed} {number}") for number in numbers]
         drawn = (self.codec.tokens - begun) * self.codec.parts
-        rows = [[chance.random() for _ in range(drawn)] for chance in chances]
-        self.shares[:, begun * self.codec.parts :] = torch.tensor(rows, dtype=torch.double)
+        rows = [[draw_key(chance) for _ in range(drawn)] for chance in chances]
+        self.keys[:, begun * self.codec.parts :] = as_keys(rows, given.device)
         self.canvas[:, 1 : begun + 1] = given
         if begun == self.codec.tokens:
             return given
@@ -119,10 +118,10 @@ class ImageRecorder:
         values = torch.empty(len(said), 0, dtype=torch.long, device=said.device)
         for part in range(parts):
             logs = self.network.likelihood.next_log_probs(said, values)
-            share = self.shares.index_select(1, self.place * parts + part)
+            keys = self.keys.index_select(1, self.place * parts + part)[:, 0]
             chosen = logs.argmax(-1, keepdim=True)
             if self.how.chosen != "greedy":
-                chosen = pick(weigh_on_device(logs, self.how), share)
+                chosen = pick(weigh_on_device(logs, self.how), keys)[:, None]
             values = torch.cat([values, chosen], 1)
         self.canvas.index_copy_(1, self.place + 1, self.codec.join(values)[:, None])
         self.place.add_(1)
