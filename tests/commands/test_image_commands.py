@@ -364,6 +364,12 @@ def test_what_would_not_come_out_as_it_is_is_refused(
         "the model compresses images of 8 x 8 with 1 channels, these are of 8 x 9 with 1 channels",
         *("compress", tmp_path / "wide.npz", *ask),
     )
+    clear = black_and_white(tmp_path / "clear") / "up" / "clear.png"
+    Image.new("LA", (8, 8), (0, 0)).save(clear)
+    refuses(
+        f"{clear} has transparent parts and would come out on white",
+        *("compress", tmp_path / "clear", *ask),
+    )
     refuses("what is to be compressed? a folder of images would do", "compress", *ask)
     refuses(
         f"images need a folder or an .npz: --out folder/, got {tmp_path}/one.png",

@@ -202,6 +202,15 @@ def describe_unusable(path: Path, image: Any) -> str:
     return "" if still else "animated"
 
 
+def is_transparent(path: Path) -> bool:
+    """Return whether a picture has parts that `read_picture` puts on white."""
+    pillow, _ = import_pillow()
+    with pillow.open(path) as image:
+        if "A" not in image.mode and "transparency" not in image.info:
+            return False
+        return bool(image.convert("RGBA").getextrema()[3][0] < 255)
+
+
 def put_on_white(pillow: Any, image: Any) -> Any:
     """Convert a picture to grey or RGB; transparent parts become white."""
     grey = image.mode in ("1", "L", "LA")
