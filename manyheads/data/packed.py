@@ -24,6 +24,7 @@ class PackedPart(NamedTuple):
 
 def write_packed(path: Path, head: dict[str, Any], parts: Sequence[PackedPart]) -> int:
     """Write a packed file; return its number of bytes."""
+    head = {**head, "parts": len(parts)}
     words = zlib.compress(json.dumps(head, ensure_ascii=False).encode(), 9)
     body = [struct.pack(">II", len(part.data), part.checksum) + part.data for part in parts]
     whole = MAGIC + struct.pack(">II", len(words), zlib.crc32(words)) + words + b"".join(body)
@@ -41,11 +42,13 @@ def read_packed(path: Path) -> tuple[dict[str, Any], list[PackedPart]]:
     words = whole[start : start + size]
     if zlib.crc32(words) != checksum:
         raise ValueError(f"{path} is damaged: its head is not as it was written")
+    head: dict[str, Any] = json.loads(zlib.decompress(words))
     parts, place = [], start + size
     while place < len(whole):
         size, checksum = struct.unpack(">II", whole[place : place + 8].ljust(8, b"\0"))
         parts.append(PackedPart(whole[place + 8 : place + 8 + size], checksum))
         place += 8 + size
-    if place != len(whole):
+    # A file may be cut between two parts: then what is left of it is whole.
+    if place != len(whole) or len(parts) != head.get("parts", len(parts)):
         raise ValueError(f"{path} is not as long as it was written: cut short, or added to")
-    return json.loads(zlib.decompress(words)), parts
+    return head, parts

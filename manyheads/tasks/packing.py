@@ -68,6 +68,7 @@ def describe_machine(model: Model) -> dict[str, Any]:
         "device": "cpu" if weight.is_cpu else torch.cuda.get_device_name(weight.device),
         "dtype": str(weight.dtype).removeprefix("torch."),
         "torch": torch.__version__,
+        "instructions": torch.backends.cpu.get_cpu_capability() if weight.is_cpu else "",
     }
 
 
@@ -116,8 +117,12 @@ def note_payoff(model: Model, saved: int, count: int, what: str) -> list[str]:
 
 
 def explain_damage(head: dict[str, Any], what: str) -> str:
-    here, there = torch.__version__, head["torch"]
+    here = torch.__version__, torch.backends.cpu.get_cpu_capability()
+    there = head["torch"], head.get("instructions") or here[1]
     why = "the file is damaged"
-    if here != there:
-        why += f", or torch {here} computes otherwise than torch {there}, which compressed it"
+    for name, ours, theirs in zip(("torch", "a CPU with"), here, there, strict=True):
+        if ours != theirs:
+            why += (
+                f", or {name} {ours} computes otherwise than {name} {theirs}, which compressed it"
+            )
     return f"{what} does not come out as it went in: {why}; nothing is written"

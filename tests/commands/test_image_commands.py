@@ -350,6 +350,14 @@ def test_a_flipped_byte_and_another_model_are_refused_and_nothing_is_written(
     assert not out.exists()
 
 
+def test_labels_may_be_an_array_and_a_path_is_no_picture(painter: Path) -> None:
+    model, images = load(painter, "cpu"), paintings.squares(2)
+    alike = model.score(images, np.array(["up", "down"]))
+    assert np.array_equal(alike, model.score(images, ["up", "down"]))
+    with pytest.raises(ValueError, match=r"images are an array of bytes, .*, got str"):
+        model.inspect("picture.png")  # type: ignore[arg-type]
+
+
 def test_what_would_not_come_out_as_it_is_is_refused(
     refuses: Refuses, painter: Path, tmp_path: Path
 ) -> None:
@@ -363,6 +371,12 @@ def test_what_would_not_come_out_as_it_is_is_refused(
     refuses(
         "the model compresses images of 8 x 8 with 1 channels, these are of 8 x 9 with 1 channels",
         *("compress", tmp_path / "wide.npz", *ask),
+    )
+    clear = black_and_white(tmp_path / "clear") / "up" / "clear.png"
+    Image.new("LA", (8, 8), (0, 0)).save(clear)
+    refuses(
+        f"{clear} has transparent parts and would come out on white",
+        *("compress", tmp_path / "clear", *ask),
     )
     refuses("what is to be compressed? a folder of images would do", "compress", *ask)
     refuses(

@@ -126,6 +126,14 @@ def test_pixels_become_numbers_and_the_same_pixels_again(kind: str) -> None:
     assert torch.equal(codec.quantize(bright), pixels)
 
 
+def test_every_number_of_levels_becomes_bytes_and_the_same_levels_again() -> None:
+    for count in range(2, 257):
+        codec, levels = PixelCodec(1, count, levels=count), torch.arange(count, dtype=torch.uint8)
+        bright = codec.brighten(levels)
+        assert torch.equal(codec.quantize(bright), levels)
+        assert (bright[0], bright[-1]) == (0, 255)
+
+
 @pytest.mark.parametrize("kind", CODECS)
 @pytest.mark.parametrize(
     "network",

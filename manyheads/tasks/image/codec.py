@@ -161,8 +161,11 @@ class PixelCodec:
         return (pixels.long() * self.levels // 256).to(torch.uint8)
 
     def brighten(self, levels: Tensor) -> Tensor:
-        """Levels -> bytes; the lowest is black, the highest is white."""
-        return (levels.long() * 255 // (self.levels - 1)).to(torch.uint8)
+        """Levels -> bytes; the lowest is black, the highest is white.
+
+        Rounded up: below, `quantize` would make another level of most bytes, as of 1 of 255 levels.
+        """
+        return (-(-levels.long() * 255 // (self.levels - 1))).to(torch.uint8)
 
     def round_bytes(self, pixels: Bytes) -> Bytes:
         """Round bytes to the levels of the model; with two levels 0, 127, 128 -> 0, 0, 255"""

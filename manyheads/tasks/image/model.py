@@ -97,6 +97,7 @@ class ImageModel(Model):
         task, codec = self.task, self.task.codec
         if not codec.classes or codec.small:
             return None
+        check_bytes(image, ("rows", "columns", "channels"))
         if image.shape[1:] != codec.shape[1:] or len(image) > codec.rows:
             codec.quantize_picture(image)  # raises with the reason
         tokens, count = self.encode_begin(image).shape[1], len(codec.classes)
@@ -138,7 +139,7 @@ class ImageModel(Model):
             )
         classes = None
         if codec.classes:
-            if not labels:
+            if not len(labels):  # also of an array
                 raise ValueError("the model knows classes, and these images have none")
             if len(labels) != len(images):
                 raise ValueError(

@@ -22,7 +22,7 @@ from manyheads.tasks.image.codec import format_shape
 from manyheads.tasks.image.drawing import ImageStep
 from manyheads.tasks.image.model import ImageModel
 from manyheads.tasks.image.recorded import ImageRecorder
-from manyheads.tasks.image.sources import Bytes, Pictures
+from manyheads.tasks.image.sources import Bytes, Pictures, is_transparent
 from manyheads.tasks.packing import (
     CodeSymbols,
     SymbolReader,
@@ -160,6 +160,9 @@ def refuse_loss(model: ImageModel, pictures: Pictures) -> None:
             f"image {first} has other values than the {codec.levels} levels of the model and would "
             "not come out as it is"
         )
+    for path in map(Path, pictures.names):
+        if path.is_file() and is_transparent(path):
+            raise ValueError(f"{path} has transparent parts and would come out on white")
     if codec.classes and not pictures.labels:
         raise ValueError("the model knows classes, and these images have none")
 

@@ -173,7 +173,8 @@ def read_picture(path: Path, size: int | None = None) -> Bytes:
     image = None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # so that a huge picture is not opened
+            warnings.simplefilter("ignore")  # of what is around the pixels: EXIF data cut short
+            warnings.simplefilter("error", pillow.DecompressionBombWarning)
             with pillow.open(path) as opened:
                 reason = describe_unusable(path, opened)
                 if not reason:
@@ -196,7 +197,18 @@ def describe_unusable(path: Path, image: Any) -> str:
         return f"in {image.mode}, not grey or RGB of 8 bits"
     if head[:4] == b"\x89PNG" and head[24] == 16:
         return "16 bits a channel, not 8"
-    return "animated" if getattr(image, "n_frames", 1) > 1 else ""
+    # The JPEG of a phone may hold a depth map or a preview behind its picture (MPO).
+    still = image.format == "MPO" or getattr(image, "n_frames", 1) == 1
+    return "" if still else "animated"
+
+
+def is_transparent(path: Path) -> bool:
+    """Return whether a picture has parts that `read_picture` puts on white."""
+    pillow, _ = import_pillow()
+    with pillow.open(path) as image:
+        if "A" not in image.mode and "transparency" not in image.info:
+            return False
+        return bool(image.convert("RGBA").getextrema()[3][0] < 255)
 
 
 def put_on_white(pillow: Any, image: Any) -> Any:
