@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from manyheads.codecs.text import Text
 from manyheads.interop.parity import Parity, Runtime, compare
@@ -47,13 +51,26 @@ class Exporter(ABC):
         except OSError as error:  # name the folder that the user gave
             raise OSError(error.errno, error.strerror, str(folder)) from None
         try:
-            self.write(model, beside, quantization)
+            self.write(scale_outputs(model), beside, quantization)
             beside.replace(folder)
         finally:
             shutil.rmtree(beside, ignore_errors=True)
 
     def compare(self, model: Portable, folder: Path, texts: Sequence[str]) -> Parity:
         return compare(self.open(model, folder), model.rows(texts))
+
+
+@torch.no_grad()
+def scale_outputs(model: Portable) -> Portable:
+    """Return the model with the scale of its numbers in its last layer: no format has a place for
+    it.
+    """
+    if (model.mean, model.spread) == (0, 1):
+        return model
+    network = copy.deepcopy(model.network)
+    network.head.weight.mul_(model.spread)
+    network.head.bias.mul_(model.spread).add_(model.mean)
+    return replace(model, network=network)
 
 
 def require(name: str) -> Any:

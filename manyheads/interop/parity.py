@@ -50,7 +50,8 @@ class Runtime(ABC):
     def difference(self, rows: Sequence[Row]) -> float:
         """Return the largest difference from our network's outputs, without padding."""
         batch = self.batch(rows)
-        ours, theirs, mask = self.model.network(*batch), self.scores(batch), token_mask(batch[-1])
+        ours, mask = self.model.network(*batch), token_mask(batch[-1])
+        theirs = (self.scores(batch) - self.model.mean) / self.model.spread
         found = [largest_apart(ours, theirs, mask)]
         if self.model.writes:
             found.append(largest_apart(ours.log_softmax(-1), theirs.log_softmax(-1), mask))

@@ -47,6 +47,8 @@ class DraftedModel(Model):
         known = DraftFile() if folder is None or name == "again" else read_drafts(folder)
         if name != "heads":
             return make_drafter(name, known.table, self.beat)
+        if (kind := self.task.recipe.network.kind) != "transformer":
+            raise ValueError(f"draft heads are for a transformer, {self.name} is a {kind} network")
         if known.head is None:
             raise ValueError(
                 f"{self.name} has no {DRAFTS} with heads; `manyheads train drafts --model "

@@ -51,6 +51,8 @@ class Portable:
     network: Any = None  # built from `design`; None if the weights are elsewhere
     name: str = ""
     labels: tuple[str, ...] = ()
+    mean: float = 0.0  # of the numbers it has learned: outputs count from it,
+    spread: float = 1.0  # in units of their standard deviation
     pooling: Pooling | None = None  # of a head for whole texts
     vectors: VectorSettings | None = None  # of an embedding model; `embed` computes them
     embed: Callable[[Sequence[str]], NDArray[np.float32]] | None = None

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import books
 import pytest
@@ -12,6 +13,7 @@ from typed import Command, Files, Refuses
 from typer.main import get_command
 
 from manyheads.cli.app import app
+from manyheads.tasks.seq2seq.evaluation import evaluate_texts
 
 CPU = ("--device", "cpu")
 
@@ -189,3 +191,27 @@ def test_labels_that_the_model_never_saw_are_told(
     seen = manyheads(*given)
     assert seen.err == ""
     assert "unseen" not in json.loads(seen.out)
+
+
+def test_each_of_two_models_is_compared_with_its_usual_beam(
+    manyheads: Command, run: Path, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A beam of 5 where it can search, none where it writes in parallel, whichever comes first."""
+    source, target = files
+    small = ("--preset", "tiny", "network.width=16", "training.steps=2", "--network", "ctc", *CPU)
+    ctc, beams = tmp_path / "ctc", dict[str, int]()
+    given = ("translation", "--source", source, "--target", target, "--out", ctc, *small)
+    assert manyheads("train", *given).code == 0
+
+    def note(model: Any, how: Any, **more: Any) -> Any:
+        beams[model.name] = how.beam
+        return evaluate_texts(model, how=how, **more)
+
+    monkeypatch.setattr("manyheads.tasks.seq2seq.commands.evaluate_texts", note)
+    for ours, theirs in ((run, ctc), (ctc, run)):
+        beams.clear()
+        given = ("--model", ours, "--against", theirs, "--source", source, "--reference", target)
+        done = manyheads("evaluate", *given, *CPU)
+        assert (done.code, beams) == (0, {str(run): 5, str(ctc): 1}), done.err
+    listed = manyheads("translate", "--model", ctc, "--nbest", "1", "ba du", *CPU)
+    assert (listed.code, listed.err) == (0, "")

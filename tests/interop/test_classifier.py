@@ -27,6 +27,23 @@ BERT = [
 ]
 
 
+def test_a_number_is_the_same_there_in_its_own_unit(tmp_path: Path) -> None:
+    settings = [*books.JUDGING, *BERT]
+    data = books.numbered(tmp_path)
+    run = books.trained(tmp_path / "run", "regression", "--data", data, settings=settings)
+    out, texts = tmp_path / "out", ["the dog", "the cat sat on a mat", "a"]
+    told = CliRunner().invoke(app, ["export", str(out), "--model", str(run), "--to", "huggingface"])
+    assert told.exit_code == 0, told.output
+    tokenizer = transformers.AutoTokenizer.from_pretrained(out)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(out).eval()
+    ours: Any = load(run, "cpu")
+    for text, found in zip(texts, ours.classify(texts), strict=True):
+        with torch.no_grad():
+            there = model(**tokenizer(text, return_tensors="pt")).logits.item()
+        assert there == pytest.approx(found.value, abs=1e-4)
+    assert ours.task.labels.mean > 1, "a number that the network itself would not write"
+
+
 def test_a_classifier_that_was_trained_here_says_the_same_there(tmp_path: Path) -> None:
     data = books.judged(tmp_path)
     run = books.trained(

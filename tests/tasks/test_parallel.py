@@ -71,6 +71,9 @@ def test_pairs_are_learned_and_translated(tmp_path: Path, kind: str) -> None:
         model.portable()
     with pytest.raises(ValueError, match=f"a {kind} network writes in parallel and knows no draft"):
         model.translate("ba", draft="lookup", beam=1)
+    with pytest.raises(ValueError, match=f"are for a transformer, .* is a {kind} network"):
+        model.translate("ba", draft="heads", beam=1)
+    assert [one.text for one in model.translate_nbest(sources[0], 1)] == outputs[:1]
 
 
 @pytest.mark.parametrize("kind", NETWORKS)

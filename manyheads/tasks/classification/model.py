@@ -59,5 +59,7 @@ class Classifier(EncoderModel):
 
     def portable(self) -> Portable:
         pooling = None if self.kind == "labelling" else self.task.recipe.pooling
-        labels = tuple(self.task.labels.names)
-        return describe(self, "encoder", self.task.room, labels=labels, pooling=pooling)
+        known = self.task.labels
+        scale: dict[str, Any] = {"mean": known.mean, "spread": known.spread}
+        labels = tuple(known.names)
+        return describe(self, "encoder", self.task.room, labels=labels, pooling=pooling, **scale)

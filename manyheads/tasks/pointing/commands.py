@@ -16,4 +16,4 @@ def answer(model: Pointer, options: AnswerOptions) -> None:
 
 def evaluate_answers(model: Pointer, options: EvaluateAnswersOptions) -> None:
     examples = list(read_pairs("answering", None, None, options.pairs))
-    report_models(model, options, examples, DecodingConfig())
+    report_models(model, options, examples, lambda _: DecodingConfig())

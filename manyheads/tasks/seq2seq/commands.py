@@ -60,7 +60,7 @@ def settle_decoding(
 ) -> DecodingConfig:
     """Return how to decode, with the model's usual beam where none was asked for."""
     how = options.decoding()
-    if {"beam", "nbest"} & options.typed:
+    if "beam" in options.typed or how.nbest > 1:
         return how
     return replace(how, beam=model.usual_beam(how.beam))
 
@@ -112,17 +112,20 @@ def evaluate_pairs(model: Translator, options: EvaluateOptions) -> None:
         tokenize, reason = fitting_tokenizer(example.target for example in examples)
         if reason and kind == "translation":
             print(f"{reason}; --tokenize would change it", file=sys.stderr)
-    report_models(model, options, examples, settle_decoding(model, options), tokenize)
+    settle = partial(settle_decoding, options=options)
+    report_models(model, options, examples, settle, tokenize)
 
 
 def report_models(
     model: Any,
     options: Any,
     examples: Sequence[Example],
-    how: DecodingConfig,
+    settle: Callable[[Any], DecodingConfig],
     tokenize: str = "13a",
 ) -> None:
-    """Print the scores of a model, compared with another where one is named."""
+    """Print the scores of a model, compared with another where one is named; `settle` returns how
+    a model decodes, since each has its own usual beam.
+    """
     for name in options.metric:
         find_metric(name)
     models = [model]
@@ -131,12 +134,11 @@ def report_models(
     judge = partial(
         evaluate_texts,
         examples=examples,
-        how=how,
         tokenize=tokenize,
         shown=partial(count_items, total=len(examples)),
         metrics=options.metric,
     )
-    ours, *theirs = map(judge, models)
+    ours, *theirs = (judge(one, how=settle(one)) for one in models)
     if options.write_to is not None:
         text = "".join(f"{line}\n" for line in ours.lines())
         options.write_to.write_text(text, encoding="utf-8")

@@ -117,7 +117,9 @@ class Translator(DraftedModel):
         """Return the `nbest` best outputs for a text, each a Written with text, score and log_prob,
         best first; for a list of texts, a list of such lists.
         """
-        if beam is None:
+        if beam is None and nbest == 1:
+            beam = self.usual_beam()
+        elif beam is None:
             beam = max(BEAM, nbest if isinstance(nbest, int) else 0)
         how = DecodingConfig(beam=beam, nbest=nbest, **options)
         found = list(self.write(as_list(texts), how, prefix=prefix, long=long))
