@@ -142,7 +142,8 @@ def add_model_options(
     run: Callable[..., None], name: str, about: str, options: list[Parameter]
 ) -> Callable[..., None]:
     """Add a model, these options and a device to a function."""
-    model = make_parameter("model", ModelOption, MODELS.get(name, Parameter.empty))
+    needed = "the model that the file names" if name == "decompress" else Parameter.empty
+    model = make_parameter("model", ModelOption, MODELS.get(name, needed))
     return describe_command(
         run, name, about, [model, *options, make_parameter("device", DeviceOption)]
     )

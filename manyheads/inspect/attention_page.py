@@ -85,10 +85,12 @@ class LayerMap:
     layer: int
     queries: str
     keys: str
-    weights: Tensor  # (H, Q, K)
+    weights: Tensor = field(repr=False)  # (H, Q, K)
     first: int = 0  # the place of the first query
-    apart: Tensor | None = None  # (Q, K) distances, if tokens are not on a line
-    numbers: list[dict[str, Any]] | None = None  # statistics of each head, if not of `weights`
+    # (Q, K) distances, if tokens are not on a line
+    apart: Tensor | None = field(default=None, repr=False)
+    # statistics of each head, if not of `weights`
+    numbers: list[dict[str, Any]] | None = field(default=None, repr=False)
 
     def describe(self, signs: Sequence[bool]) -> list[dict[str, Any]]:
         if self.numbers is not None:
@@ -106,7 +108,8 @@ class AttentionPage:
 
     rows: Sequence[TokenRow]
     maps: Sequence[LayerMap]
-    about: Mapping[str, Any] = field(default_factory=dict)  # model, task, texts, candidates, costs
+    # model, task, texts, candidates, costs
+    about: Mapping[str, Any] = field(default_factory=dict, repr=False)
     versus: AttentionPage | None = None  # another page, to show the difference
 
     def header(self) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class ImageData(Settings):
         least=2,
         most=1024,
     )
-    levels: int = setting(256, "Number of values per channel: 256, or 2.", least=2, most=256)
+    levels: int = setting(256, "Number of values per channel, 2 to 256.", least=2, most=256)
     grey: bool = setting(False, "Convert colours to grey.")
     classes: bool = setting(
         False, "Train with classes: one subfolder per class, or the labels of the file."
