@@ -77,13 +77,17 @@ def use_threads_for(
     return use_threads(1 if few and not threads_are_set() else torch.get_num_threads())
 
 
-def map_in_threads(work: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:
-    """Return work(item) for each item, in order; several at once where there are threads.
+def map_in_threads(
+    work: Callable[[Item], Made], items: Sequence[Item], at_once: int | None = None
+) -> list[Made]:
+    """Return work(item) for each item, in order; several at once where there are threads, but no
+    more than `at_once`.
 
     Each item is computed by one thread: two that share every product wait for each other.
     """
     threads = torch.get_num_threads()
-    if min(threads, len(items)) < 2:
+    workers = min(threads, len(items), at_once or threads)
+    if workers < 2:
         return [work(item) for item in items]
     dtype, rounded = torch.get_autocast_dtype("cpu"), torch.is_autocast_enabled("cpu")
 
@@ -91,7 +95,7 @@ def map_in_threads(work: Callable[[Item], Made], items: Sequence[Item]) -> list[
         with torch.autocast("cpu", dtype, rounded):  # each thread has its own autocast
             return work(item)
 
-    pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+    pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,))
     try:
         return [*pool.map(work_alike, items)]
     finally:

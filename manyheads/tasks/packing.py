@@ -1,7 +1,7 @@
 """Lossless compression with the probabilities of a model: the part that all tasks share.
 
 Both directions compute the same numbers: with the same weights, batch size and kind of device, and
-with one thread. A checksum finds any difference.
+with one thread for each part. A checksum finds any difference.
 
 B sequences in a batch, S symbols, V values of a symbol.
 """
@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from manyheads.data.packed import PackedPart, read_packed
 from manyheads.decoding.range_coding import RangeDecoder, RangeEncoder, count_symbols
+from manyheads.devices import map_in_threads
 from manyheads.tasks.model import Model
 from manyheads.training.files import WEIGHTS
 
+Made = TypeVar("Made")
+AT_ONCE = 8  # more threads would wait for each other
 Told = Callable[[float], None]  # is called with the amount of work done
 
 
@@ -53,6 +56,13 @@ class SymbolReader:
 
     def __call__(self, logs: Tensor) -> Tensor:
         return self.coder.decode(count_symbols(logs)).to(logs.device)
+
+
+def map_parts(
+    model: Model, work: Callable[[int], Made], numbers: Sequence[int], at_once: int = AT_ONCE
+) -> list[Made]:
+    """Return the work on each part, in order; on a CPU, up to `at_once` of them side by side."""
+    return map_in_threads(work, numbers, at_once if model.device.type == "cpu" else 1)
 
 
 # ---- what must be equal in both directions ----------------------------------------------------

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from manyheads.tasks.packing import (
     Told,
     describe_machine,
     explain_damage,
+    map_parts,
     refuse_another,
 )
 
@@ -41,14 +43,15 @@ def compress_rows(
         raise ValueError("a model with a start sign compresses, and this one has none")
     lengths = [*map(len, rows)]
     head = {**describe_machine(model), "lanes": min(LANES, len(rows)), "lengths": lengths}
-    parts, order = [], sort_rows(lengths)
-    for begin in range(0, len(rows), LANES):
+    order = sort_rows(lengths)
+
+    def compress_part(begin: int) -> PackedPart:
         some = [rows[i] for i in order[begin : begin + LANES]]
-        table = fill_rows(some).to(model.device)
-        writer = SymbolWriter(table)
+        writer = SymbolWriter(fill_rows(some).to(model.device))
         read_rows(model, head["lanes"], [*map(len, some)], writer, told)
-        parts.append(PackedPart(writer.coder.finish(), check_rows(some)))
-    return head, parts
+        return PackedPart(writer.coder.finish(), check_rows(some))
+
+    return head, map_parts(model, compress_part, range(0, len(rows), LANES))
 
 
 def decompress_rows(
@@ -56,16 +59,19 @@ def decompress_rows(
 ) -> list[list[int]]:
     refuse_another(model, head)
     lengths: list[int] = head["lengths"]
-    found: dict[int, list[int]] = {}
     order = sort_rows(lengths)
-    for number, part in enumerate(parts):
-        which = order[number * LANES : (number + 1) * LANES]
-        some = [lengths[i] for i in which]
+
+    def decompress_part(number: int) -> list[list[int]]:
+        some = [lengths[i] for i in order[number * LANES : (number + 1) * LANES]]
+        part = parts[number]
         table = read_rows(model, head["lanes"], some, SymbolReader(part.data), told).tolist()
         rows = [row[:length] for row, length in zip(table, some, strict=True)]
         if check_rows(rows) != part.checksum:
             raise ValueError(explain_damage(head, f"part {number + 1}"))
-        found.update(zip(which, rows, strict=True))
+        return rows
+
+    rows = chain(*map_parts(model, decompress_part, range(len(parts))))
+    found = dict(zip(order, rows, strict=True))
     return [found[i] for i in range(len(lengths))]
 
 

@@ -16,6 +16,7 @@ from typed import Command, Refuses
 
 from manyheads.data.packed import read_packed
 from manyheads.models import load
+from manyheads.tasks.image import packing
 from manyheads.tasks.image.judge import frechet_distance
 from manyheads.tasks.image.looking import look_at_pixel
 from manyheads.tasks.image.sheet import encode_png, find_nearest, make_sheet
@@ -318,6 +319,36 @@ def test_images_come_out_bit_for_bit_in_as_few_bytes_as_they_are_likely(
     assert (head["images"], len(parts)) == (10, 1)
     done = manyheads("decompress", packed, "--out", tmp_path / "out.npz", *CPU)
     assert np.array_equal(np.load(tmp_path / "out.npz")["images"], pictures.pixels)
+
+
+def test_batches_side_by_side_give_the_same_file(
+    manyheads: Command, painter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images, again = black_and_white(tmp_path / "in"), tmp_path / "out"
+    monkeypatch.setitem(packing.LANES, "cpu", 3)
+    files = [tmp_path / f"{threads}.mh" for threads in (1, 2, 8)]
+    for packed in files:
+        ask = ("--out", packed, "--threads", packed.stem, *CPU)
+        assert manyheads("compress", images, "--model", painter, *ask).code == 0
+    assert len(read_packed(files[0])[1]) == 4  # 3 + 3 + 3 + 1 images
+    assert len({packed.read_bytes() for packed in files}) == 1
+    done = manyheads("decompress", files[0], "--out", again, "--threads", "2", *CPU)
+    assert (done.code, done.err) == (0, "")
+    for path in images.rglob("*.png"):
+        assert path.read_bytes() == (again / path.relative_to(images)).read_bytes()
+
+
+def test_batches_that_have_no_room_side_by_side_wait(
+    painter: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load(painter, "cpu")
+    coding = packing.LaneCoding(model, {"lanes": 64})
+    assert coding.count_at_once() == packing.AT_ONCE
+    stack, tokens = model.network.writer.stack, model.task.codec.tokens
+    one = 2 * 4 * 64 * tokens * stack.width * len(stack.blocks)  # keys and values in float32
+    for memory, at_once in ((one - 1, 1), (3 * one, 3)):
+        monkeypatch.setattr(packing, "MEMORY", memory)
+        assert coding.count_at_once() == at_once
 
 
 def test_a_flipped_byte_and_another_model_are_refused_and_nothing_is_written(

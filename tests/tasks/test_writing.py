@@ -1,5 +1,6 @@
 """What is written for a source depends on nothing but the source."""
 
+from threading import get_ident
 from typing import Any
 
 import pytest
@@ -108,6 +109,9 @@ def test_what_threads_share_is_in_order_and_what_fails_in_one_is_raised() -> Non
             (1, 1),
             (2, 1),
         ]
+        before = get_ident()
+        found = map_in_threads(lambda n: get_ident(), [3, 1, 2], at_once=1)
+        assert found == [before] * 3
         with torch.autocast("cpu", torch.bfloat16):  # which is a thread's own
             found = map_in_threads(lambda n: (torch.ones(n, n) @ torch.ones(n)).dtype, [3, 1, 2])
         assert found == [torch.bfloat16] * 3

@@ -24,15 +24,18 @@ from manyheads.tasks.image.model import ImageModel
 from manyheads.tasks.image.recorded import ImageRecorder
 from manyheads.tasks.image.sources import Bytes, Pictures, is_transparent
 from manyheads.tasks.packing import (
+    AT_ONCE,
     CodeSymbols,
     SymbolReader,
     SymbolWriter,
     Told,
     describe_machine,
     explain_damage,
+    map_parts,
     refuse_another,
 )
 
+MEMORY = 4 << 30  # bytes of keys and values
 LANES = {"cpu": 64, "cuda": 512}  # images in a batch
 
 
@@ -50,15 +53,18 @@ def compress_images(
         "names": [] if [*names] == number_names(len(names)) else [*names],
         "labels": pictures.labels if codec.classes else [],
     }
-    parts, coding = [], LaneCoding(model, head)
-    for begin in range(0, len(pictures), lanes):
+    coding = LaneCoding(model, head)
+
+    def compress_part(begin: int) -> PackedPart:
         some = levels[begin : begin + lanes]
         values = codec.split(codec.encode(some).to(model.device))  # (B, N, P)
         writer = SymbolWriter(values.flatten(1))
         coding.run(begin, len(some), writer, told)
         data = check_images(some) + writer.coder.finish()
-        parts.append(PackedPart(data, zlib.crc32(some.numpy().tobytes())))
-    return head, parts
+        return PackedPart(data, zlib.crc32(some.numpy().tobytes()))
+
+    begins = range(0, len(pictures), lanes)
+    return head, map_parts(model, compress_part, begins, coding.count_at_once())
 
 
 def decompress_images(
@@ -67,9 +73,10 @@ def decompress_images(
     """Return bytes (N, rows, columns, channels); raise if an image differs from the original."""
     codec, lanes = model.task.codec, head["lanes"]
     refuse_another(model, head)
-    found, coding = [], LaneCoding(model, head)
-    for number, part in enumerate(parts):
-        begin = number * lanes
+    coding = LaneCoding(model, head)
+
+    def decompress_part(number: int) -> Tensor:
+        begin, part = number * lanes, parts[number]
         count = min(lanes, head["images"] - begin)
         checks, data = part.data[:count], part.data[count:]
         levels = codec.decode(coding.run(begin, count, SymbolReader(data), told)).cpu()
@@ -78,7 +85,9 @@ def decompress_images(
             each = zip(checks, again, strict=False)
             wrong = next((i for i, (a, b) in enumerate(each) if a != b), 0)
             raise ValueError(explain_damage(head, f"image {begin + wrong + 1:,}"))
-        found.append(levels)
+        return levels
+
+    found = map_parts(model, decompress_part, range(len(parts)), coding.count_at_once())
     return codec.brighten(torch.cat(found)).numpy()
 
 
@@ -104,6 +113,16 @@ class LaneCoding:
             self.recorder = ImageRecorder(network, codec, condition, Sampling(), lanes)
         self.recorder.start(condition)
         return self.recorder
+
+    def count_at_once(self) -> int:
+        """Return how many batches have room in memory side by side."""
+        network, places = self.model.network, self.model.task.codec.places
+        if not isinstance(network.writer, Decoder):
+            return AT_ONCE
+        ring = network.make_ring(places)
+        slots, stack = len(places if ring is None else ring.slot), network.writer.stack
+        size = 2 * 4 * self.head["lanes"] * slots * stack.width * len(stack.blocks)
+        return max(1, min(AT_ONCE, MEMORY // size))
 
     def condition(self, begin: int, count: int) -> Tensor | None:
         """Return the condition of `count` images from `begin` on; None without classes."""
