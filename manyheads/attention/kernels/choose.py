@@ -8,6 +8,7 @@ from torch import Tensor
 
 from manyheads.attention.evaluate import check
 from manyheads.attention.kernels.base import Kernel, Plan, Scoring, Work, make_plan
+from manyheads.attention.kernels.block_sparse import BlockSparse
 from manyheads.attention.kernels.blockwise import Blockwise
 from manyheads.attention.kernels.flex import Flex
 from manyheads.attention.kernels.reference import Reference
@@ -19,7 +20,10 @@ from manyheads.attention.kernels.varlen import Varlen
 
 KERNELS: dict[str, Kernel] = {
     kernel.name: kernel
-    for kernel in (Reference(), Sdpa(), Short(), Varlen(), Flex(), Skewed(), Blockwise(), Sparse())
+    for kernel in (
+        *(Reference(), Sdpa(), Short(), Varlen(), Flex(), BlockSparse()),
+        *(Skewed(), Blockwise(), Sparse()),
+    )
 }
 
 

@@ -1,0 +1,262 @@
+"""Attention over lists of blocks: what no query of a block may see costs nothing.
+
+A pattern that holds for every batch, on places that the host knows, is cut once into blocks of 64
+by 64 pairs: blocks without an allowed pair are not listed, full ones need no mask, and the others
+have one bit for each pair. So a program reads no coordinates, and serves every pattern.
+
+B batch, H heads, Q queries, K keys, C channels of one head, N listed blocks, M blocks with a mask.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from manyheads.attention.biases import Feature
+from manyheads.attention.evaluate import evaluate
+from manyheads.attention.kernels.base import (
+    Plan,
+    Scoring,
+    Work,
+    find_missing_feature,
+    lacks_triton,
+    unknown_form,
+)
+from manyheads.attention.kernels.flex import block_truth
+from manyheads.attention.kernels.relative import as_tokens
+from manyheads.attention.patterns import Pattern
+from manyheads.attention.places import Grid, Pairs, Places, is_run
+
+ABLE: frozenset[Feature] = frozenset({"gradient"})
+BLOCK = 64  # pairs of a block along each side, and bits of a mask's row
+SLOWER = 1.7  # time of a listed pair, in pairs of plain attention
+LAUNCH = 5e7  # the overhead of a call, in pairs of plain attention on one GPU
+EVALUATED = 2048  # blocks whose pairs are evaluated at once
+KEPT = 32  # patterns on places whose lists are kept
+
+
+class BlockLists(NamedTuple):
+    """The blocks that each row of blocks visits: full ones first, then those with a mask."""
+
+    starts: Tensor  # (rows + 1,) where the list of each row starts
+    masked: Tensor  # (rows,) where its blocks with a mask start
+    blocks: Tensor  # (N,) columns of blocks
+    masks: Tensor  # (N,) numbers of masks, -1 for a full block
+
+
+@dataclass(frozen=True, eq=False)
+class ListedBlocks:
+    """The lists by query and by key, the bits of the masks, and the share of pairs in the lists."""
+
+    by_query: BlockLists
+    by_key: BlockLists
+    bits: Tensor  # (M, BLOCK) int64: bit c of row r tells whether query r sees key c
+    share: float
+
+
+class BlockSparse:
+    """A Triton kernel on CUDA for local patterns; two runs give the same bits, also backward."""
+
+    name = "block-sparse"
+    cuda_only = True
+
+    def refuses(self, work: Work) -> str:
+        return self.unfit(work) or lacks_triton(work)
+
+    def unfit(self, work: Work) -> str:
+        """Say why this kernel cannot do this work on any device; empty if it can."""
+        if reason := find_missing_feature(work, ABLE):
+            return reason
+        if work.dtype not in (torch.float16, torch.bfloat16):
+            return f"it computes in 16 bits, {work.dtype} was asked for"
+        if not 16 <= work.channels <= 128:
+            return f"it takes heads of 16 to 128 channels, got {work.channels}"
+        if torch.compiler.is_compiling():
+            return "it lists blocks before what is compiled runs"
+        if not work.pattern.fixed:
+            return f"it lists blocks once for all batches, {work.pattern} belongs to one"
+        for places in (work.pairs.queries, work.pairs.keys):
+            if len(places) < 2 * BLOCK:
+                return f"it takes two blocks of {BLOCK} tokens or more, got {len(places)} tokens"
+            if not isinstance(places, Grid) or places.first is None or known_places(places) is None:
+                return "it takes places that are the same for every sequence"
+        return ""
+
+    def cost(self, work: Work) -> float:
+        return SLOWER * self.prepare(work).share + LAUNCH / math.prod(work.pairs.shape)
+
+    def prepare(self, work: Work) -> ListedBlocks:
+        pairs = work.pairs
+        key = work.pattern, *map(known_places, (pairs.queries, pairs.keys)), pairs.device
+        return LISTS.find(key, work.pattern, pairs)
+
+    def __call__(
+        self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, how: Scoring
+    ) -> Tensor:
+        form = plan.form
+        if not isinstance(form, ListedBlocks):
+            raise unknown_form(self, form)
+        out, _ = block_attention(
+            how.score.query(query),
+            key,
+            value,
+            *form.by_query,
+            *form.by_key,
+            form.bits,
+            how.score.scale(key.shape[-1]),
+        )
+        return out
+
+
+# ---- the lists -----------------------------------------------------------------------------------
+
+
+def known_places(places: Places) -> Hashable:
+    """Return a key that is equal for equal places; None if they differ between sequences."""
+    if is_run(places):
+        return places.first, len(places)
+    tables = places.order, *places.axes
+    if any(table.dim() > 1 for table in tables):
+        return None
+    return tuple(map(ByIdentity, tables))
+
+
+class ByIdentity:
+    """A tensor that equals only itself; holding it keeps its identity from being given anew."""
+
+    def __init__(self, tensor: Tensor):
+        self.tensor = tensor
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ByIdentity) and self.tensor is other.tensor
+
+    def __hash__(self) -> int:
+        return id(self.tensor)
+
+
+class Lists:
+    """The lists of the last patterns and places: they are the same in every pass."""
+
+    def __init__(self) -> None:
+        self.made: OrderedDict[Hashable, ListedBlocks] = OrderedDict()
+
+    def find(self, key: Hashable, pattern: Pattern, pairs: Pairs) -> ListedBlocks:
+        if key not in self.made:
+            self.made[key] = list_blocks(pattern, pairs)
+        self.made.move_to_end(key)
+        while len(self.made) > KEPT:
+            self.made.popitem(last=False)
+        return self.made[key]
+
+
+LISTS = Lists()
+
+
+def list_blocks(pattern: Pattern, pairs: Pairs) -> ListedBlocks:
+    """Cut the pairs of a pattern into blocks."""
+    one = Pairs(1, 1, pairs.queries, pairs.keys)
+    truth = block_truth(pattern, one, BLOCK)
+    some, full = truth.some[0, 0].clone(), (truth.all & truth.some)[0, 0].clone()
+    # A block that reaches beyond the last key is no full one: its mask hides what is not there.
+    if len(pairs.keys) % BLOCK:
+        full[:, -1] = False
+    places = (some & ~full).nonzero()  # (M, 2)
+    bits = [pack_bits(part, pattern, one) for part in places.split(EVALUATED)]
+    found = torch.cat(bits) if bits else some.new_zeros(0, BLOCK, dtype=torch.long)
+    there = (found != 0).any(1)
+    whole = (found == -1).all(1)  # bounds of blocks may be loose: all bits say so exactly
+    some[tuple(places[~there].T)] = False
+    full[tuple(places[whole].T)] = True
+    kept = there & ~whole
+    numbers = torch.full(some.shape, -1, dtype=torch.int32, device=some.device)
+    numbers[tuple(places[kept].T)] = torch.arange(int(kept.sum()), device=some.device).int()
+    share = float(some.sum()) / some.numel()
+    by_key = list_rows(some.T, full.T, numbers.T)
+    return ListedBlocks(list_rows(some, full, numbers), by_key, found[kept], share)
+
+
+def pack_bits(places: Tensor, pattern: Pattern, pairs: Pairs) -> Tensor:
+    """Return the masks of these blocks (M, 2), a bit for each pair: (M, BLOCK) int64"""
+    queries, keys = len(pairs.queries), len(pairs.keys)
+    steps = torch.arange(BLOCK, device=places.device)
+    i, j = (places[:, :1] * BLOCK + steps)[:, :, None], (places[:, 1:] * BLOCK + steps)[:, None]
+    inside = (i < queries) & (j < keys)
+    none = torch.zeros_like(i)
+    pair = pairs.at(none, none, i.clamp(max=queries - 1), j.clamp(max=keys - 1))
+    allowed = evaluate(pattern, pair) & inside
+    return (allowed.long() << steps).sum(-1)
+
+
+def list_rows(some: Tensor, full: Tensor, numbers: Tensor) -> BlockLists:
+    """List the blocks of each row, in order, full ones first."""
+    counts, wholes = some.sum(1), full.sum(1)
+    starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    order = torch.where(full, 0, torch.where(some, 1, 2)).argsort(dim=1, stable=True)
+    listed = torch.arange(some.shape[1], device=some.device) < counts[:, None]
+    made = starts, starts[:-1] + wholes, order[listed], numbers.gather(1, order)[listed]
+    return BlockLists(*(x.int().contiguous() for x in made))
+
+
+# ---- two custom operations, which torch.compile does not look into -----------------------------
+
+SIDE = "Tensor {0}_starts, Tensor {0}_masked, Tensor {0}_blocks, Tensor {0}_masks"
+INPUTS = (
+    f"Tensor query, Tensor key, Tensor value, {SIDE.format('query')}, {SIDE.format('key')}, "
+    "Tensor bits, float scale"
+)
+
+
+@torch.library.custom_op(
+    "manyheads::block_attention", mutates_args=(), schema=f"({INPUTS}) -> (Tensor, Tensor)"
+)
+def block_attention(*inputs: Any) -> tuple[Tensor, Tensor]:
+    """Return the output, and the log-sum-exp of each row, which backward needs."""
+    from manyheads.attention.kernels.triton.block_sparse import attend
+
+    return attend(*inputs)
+
+
+@block_attention.register_fake
+def _(query: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
+    return as_tokens(query), query.new_empty(query.shape[:3], dtype=torch.float32)
+
+
+@torch.library.custom_op(
+    "manyheads::block_attention_backward",
+    mutates_args=(),
+    schema=f"({INPUTS}, Tensor out, Tensor largest, Tensor grad) -> Tensor[]",
+)
+def block_attention_backward(*inputs: Any) -> list[Tensor]:
+    """Return the gradients of query, key and value."""
+    from manyheads.attention.kernels.triton.block_sparse import gradients
+
+    return gradients(*inputs)
+
+
+@block_attention_backward.register_fake
+def _(query: Tensor, key: Tensor, value: Tensor, *others: Any) -> list[Tensor]:
+    return [as_tokens(x) for x in (query, key, value)]
+
+
+def save_for_backward(ctx: Any, inputs: Any, output: Any) -> None:
+    *tensors, ctx.scale = inputs
+    ctx.save_for_backward(*tensors, *output)
+    ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)
+
+
+def backward(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Any, ...]:
+    *tensors, out, largest = ctx.saved_tensors
+    if grad is None:  # the output was not used
+        return (None,) * (len(tensors) + 1)
+    found = block_attention_backward(*tensors, ctx.scale, out, largest, grad)
+    return (*found, *[None] * (len(tensors) - 2))
+
+
+block_attention.register_autograd(backward, setup_context=save_for_backward)
