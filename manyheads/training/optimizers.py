@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -35,26 +35,41 @@ class FusedMuon(torch.optim.Muon):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        turning: dict[Any, list[tuple[Tensor, Tensor]]] = {}  # parts and their updates
         for group in self.param_groups:
             rate, momentum = group["lr"], group["momentum"]
-            for weight in (p for p in group["params"] if p.grad is not None):
+            weights = [p for p in group["params"] if p.grad is not None]
+            if not weights:
+                continue
+            for weight in weights:
                 if "momentum_buffer" not in self.state[weight]:
                     self.state[weight]["momentum_buffer"] = torch.zeros_like(weight)
-                kept = self.state[weight]["momentum_buffer"].lerp_(weight.grad, 1 - momentum)
-                update = weight.grad.lerp(kept, momentum)  # Nesterov's look ahead
-                weight.mul_(1 - rate * group["weight_decay"])
+            grads = [cast(Tensor, weight.grad) for weight in weights]
+            kept = [self.state[weight]["momentum_buffer"] for weight in weights]
+            torch._foreach_lerp_(kept, grads, 1 - momentum)
+            updates = torch._foreach_lerp(grads, kept, momentum)  # Nesterov's look ahead
+            torch._foreach_mul_(weights, 1 - rate * group["weight_decay"])
+            for weight, update in zip(weights, updates, strict=True):
                 sizes = group["sizes"] or (len(weight),)
-                for part, turned in zip(weight.split(sizes), update.split(sizes), strict=True):
-                    longer = max(1.0, len(part) / part.shape[1]) ** 0.5
-                    part.sub_(orthogonalize(turned).to(part.dtype), alpha=rate * longer)
+                for part in zip(weight.split(sizes), update.split(sizes), strict=True):
+                    turning.setdefault((part[0].shape, weight.dtype, rate), []).append(part)
+        for (shape, dtype, rate), some in turning.items():
+            longer = max(1.0, shape[0] / shape[1]) ** 0.5
+            parts, updates = zip(*some, strict=True)
+            turned = orthogonalize(torch.stack(updates)).to(dtype)
+            torch._foreach_add_(parts, turned.unbind(), alpha=-rate * longer)
 
 
-def orthogonalize(matrix: Tensor) -> Tensor:
-    """Return the nearest matrix with all singular values about 1, by five Newton-Schulz steps."""
-    x = matrix.bfloat16() if matrix.is_cuda else matrix
-    tall = len(x) > x.shape[1]
+def orthogonalize(matrices: Tensor) -> Tensor:
+    """Return the nearest matrices with all singular values about 1, by five Newton-Schulz steps.
+
+    Those of one shape are computed together: a step is a few large products, not hundreds of small
+    ones. (N, rows, columns) -> (N, rows, columns)
+    """
+    x = matrices.bfloat16() if matrices.is_cuda else matrices
+    tall = x.shape[-2] > x.shape[-1]
     x = x.mT if tall else x
-    x = x / x.norm().clamp(min=1e-7)
+    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
     for _ in range(5):
         square = x @ x.mT
         x = 3.4445 * x + (-4.7750 * square + 2.0315 * square @ square) @ x
