@@ -147,37 +147,45 @@ class Rotary(Relative):
         self.base = base
 
     def rotate(self, x: Tensor, at: Places) -> Tensor:
+        """Each axis turns its share of the channels, in pairs: channel n with channel n + half."""
         axes = coordinates("Rotary()", at)
-        band = x.shape[-1] // (2 * len(axes)) * 2
-        if not band:
+        half = x.shape[-1] // (2 * len(axes))
+        if not half:
             raise ValueError(
                 f"Rotary needs 2 channels for each of {len(axes)} axes, a head has {x.shape[-1]}"
             )
-        bands = (x[..., a * band : (a + 1) * band] for a in range(len(axes)))
-        turns = self.turns(at, axes, band // 2, x.dtype)
-        turned = [apply_rotation(each, *both) for each, both in zip(bands, turns, strict=True)]
-        rest = x[..., len(axes) * band :]  # channels left over when the axes share them evenly
-        return torch.cat([*turned, rest], -1)
+        cos, sin = self.turns(at, axes, half, x.dtype)
+        turned, rest = x.split([len(axes) * 2 * half, x.shape[-1] - len(axes) * 2 * half], -1)
+        partners = turned.unflatten(-1, (len(axes), 2, half)).flip(-2).flatten(-3)
+        turned = turned * cos + partners * sin
+        return torch.cat([turned, rest], -1) if rest.shape[-1] else turned
 
     def turns(
         self, at: Places, axes: tuple[Tensor, ...], half: int, dtype: torch.dtype
-    ) -> list[tuple[Tensor, Tensor]]:
-        """Return cosines and sines for each axis, computed once for all layers of a pass."""
+    ) -> tuple[Tensor, Tensor]:
+        """Return a cosine and a signed sine for each channel, once for all layers of a pass."""
         known = None if torch.compiler.is_compiling() else TURNS.get(at)
         if known is None:
-            return [self.waves(axis, half, dtype) for axis in axes]
+            return self.waves(axes, half, dtype)
         asked = self.base, half, dtype
         if asked not in known:
-            known[asked] = [self.waves(axis, half, dtype) for axis in axes]
+            known[asked] = self.waves(axes, half, dtype)
         return known[asked]
 
-    def waves(self, place: Tensor, half: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    def waves(
+        self, axes: tuple[Tensor, ...], half: int, dtype: torch.dtype
+    ) -> tuple[Tensor, Tensor]:
         exact = torch.float64 if dtype == torch.float64 else torch.float32
-        rate = self.base ** -(torch.arange(half, device=place.device, dtype=exact) / half)
-        angle = place[..., None] * rate  # (T, half) or (B, T, half)
-        if angle.dim() == 3:
-            angle = angle[:, None]
-        return angle.cos().to(dtype), angle.sin().to(dtype)
+        rate = self.base ** -(torch.arange(half, device=axes[0].device, dtype=exact) / half)
+        cosines, sines = [], []
+        for place in axes:
+            angle = place[..., None] * rate  # (T, half) or (B, T, half)
+            if angle.dim() == 3:
+                angle = angle[:, None]
+            cos, sin = angle.cos().to(dtype), angle.sin().to(dtype)
+            cosines += [cos, cos]
+            sines += [-sin, sin]
+        return torch.cat(cosines, -1), torch.cat(sines, -1)
 
     def extra_repr(self) -> str:
         return f"base={self.base}"
@@ -185,7 +193,7 @@ class Rotary(Relative):
 
 # The cosines and sines for the places of a pass. Otherwise each layer would compute them again,
 # for queries and for keys, which takes a third of a decoding step.
-TURNS: WeakKeyDictionary[Places, dict[Any, list[tuple[Tensor, Tensor]]]] = WeakKeyDictionary()
+TURNS: WeakKeyDictionary[Places, dict[Any, tuple[Tensor, Tensor]]] = WeakKeyDictionary()
 
 
 def share_pass(at: Places) -> Places:
@@ -198,11 +206,6 @@ def share_pass(at: Places) -> Places:
     at = replace(at)
     TURNS[at] = {}
     return at
-
-
-def apply_rotation(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    a, b = x.split(x.shape[-1] // 2, -1)
-    return torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
 
 
 class RelativeBias(Relative):

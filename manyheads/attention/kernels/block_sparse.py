@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from manyheads.attention.biases import Feature
 from manyheads.attention.evaluate import evaluate
@@ -80,7 +81,7 @@ class BlockSparse:
         if torch.compiler.is_compiling():
             return "it lists blocks before what is compiled runs"
         if not work.pattern.fixed:
-            return f"it lists blocks once for all batches, {work.pattern} belongs to one"
+            return "it lists blocks once for all batches; Lengths and Segments belong to one"
         for places in (work.pairs.queries, work.pairs.keys):
             if len(places) < 2 * BLOCK:
                 return f"it takes two blocks of {BLOCK} tokens or more, got {len(places)} tokens"
@@ -102,7 +103,9 @@ class BlockSparse:
         form = plan.form
         if not isinstance(form, ListedBlocks):
             raise unknown_form(self, form)
-        out, _ = block_attention(
+        # A custom op, which torch.compile needs, costs the host more than the kernel takes.
+        run = block_attention if torch.compiler.is_compiling() else Eager.apply
+        out, _ = run(
             how.score.query(query),
             key,
             value,
@@ -251,12 +254,35 @@ def save_for_backward(ctx: Any, inputs: Any, output: Any) -> None:
     ctx.set_materialize_grads(False)
 
 
-def backward(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Any, ...]:
+def backward(ctx: Any, grad: Tensor | None, run: Any) -> tuple[Any, ...]:
+    """Return a gradient for each input, None for all but query, key and value."""
     *tensors, out, largest = ctx.saved_tensors
     if grad is None:  # the output was not used
         return (None,) * (len(tensors) + 1)
-    found = block_attention_backward(*tensors, ctx.scale, out, largest, grad)
+    found = run(*tensors, ctx.scale, out, largest, grad)
     return (*found, *[None] * (len(tensors) - 2))
 
 
-block_attention.register_autograd(backward, setup_context=save_for_backward)
+block_attention.register_autograd(
+    lambda ctx, grad, _: backward(ctx, grad, block_attention_backward),
+    setup_context=save_for_backward,
+)
+
+
+class Eager(torch.autograd.Function):
+    """The same operation as `block_attention`, called without torch's dispatcher."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
+        from manyheads.attention.kernels.triton.block_sparse import attend
+
+        output = attend(*inputs)
+        save_for_backward(ctx, inputs, output)
+        return output
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Any, ...]:
+        from manyheads.attention.kernels.triton.block_sparse import gradients
+
+        return backward(ctx, grad, gradients)
