@@ -122,4 +122,9 @@ def pick(weights: Tensor, keys: Tensor) -> Tensor:
     Each token waits for a time that is its noise divided by its weight, and the first wins. This is
     the Gumbel-max trick: small errors of the weights matter only if two tokens are about to win.
     """
-    return (weights / make_noise(keys, weights.shape[1])).argmax(-1)
+    return pick_first(weights, make_noise(keys, weights.shape[1]))
+
+
+def pick_first(weights: Tensor, noise: Tensor) -> Tensor:
+    """Pick the token that waits least, given a row of noise for each sequence."""
+    return (weights / noise).argmax(-1)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from manyheads.attention.patterns import Causal, Window
 from manyheads.attention.places import grid
@@ -21,9 +22,14 @@ from manyheads.tasks.image.batches import ImageBatch, ImageBatches
 from manyheads.tasks.image.codec import PixelCodec
 from manyheads.tasks.image.drawing import ImageStep, draw_images
 from manyheads.tasks.image.likelihood import LogisticMixture
-from manyheads.tasks.image.network import PixelNetwork
+from manyheads.tasks.image.network import PixelNetwork, build_image_network
 from manyheads.tasks.image.recorded import ImageRecorder
-from manyheads.tasks.image.settings import ImageData, ImageRecipe, image_network
+from manyheads.tasks.image.settings import (
+    ImageData,
+    ImageRecipe,
+    ImageTransformerConfig,
+    image_network,
+)
 from manyheads.tasks.image.task import ImageTask
 
 SMALL = image_network(24, 2, 2, 0.0, neighbours=1)
@@ -82,12 +88,15 @@ def test_a_mixture_of_logistics_is_a_distribution_over_whole_pixels() -> None:
     logs = mixture.log_probs(outputs, pixels)  # (2, 216)
     torch.testing.assert_close(logs.exp().sum(1), torch.ones(2), atol=1e-5, rtol=0)
     chain = torch.zeros(2, 216)
-    for part in range(3):
-        each = mixture.next_log_probs(
-            outputs.expand(2, 216, -1), pixels[:, :part].expand(2, -1, -1)
-        )
+
+    def choose(each: Tensor, part: int) -> Tensor:
         torch.testing.assert_close(each.exp().sum(-1), torch.ones(2, 216), atol=1e-5, rtol=0)
-        chain += each.gather(-1, pixels[:, part].expand(2, -1)[..., None])[..., 0]
+        value = pixels[:, part].expand(2, -1)
+        chain.add_(each.gather(-1, value[..., None])[..., 0])
+        return value
+
+    chosen = mixture.choose_values(outputs.expand(2, 216, -1), choose)
+    assert torch.equal(chosen, pixels.expand(2, -1, -1))
     torch.testing.assert_close(chain, logs, atol=1e-4, rtol=0)
 
 
@@ -329,3 +338,28 @@ def test_an_image_and_its_mirror_image_are_both_met() -> None:
     met = batches.batch(rows).pixels[:, 0, :, 0].tolist()
     assert {tuple(one) for one in met} == {(0, 200), (200, 0)}
     assert pixels[:, 0, 1].min() == 200  # what is learned from stays as it is
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["pixels", "values"])
+@pytest.mark.parametrize("tile", [0, 4], ids=["row by row", "tile by tile"])
+def test_a_token_is_told_the_mean_that_the_rest_of_its_block_must_have(
+    whole: bool, tile: int
+) -> None:
+    codec = PixelCodec(8, 8, 3, whole=whole, tile=tile, small=2)
+    head: Any = "mixture" if whole else "categorical"
+    config = ImageTransformerConfig(width=16, depth=1, heads=2, head=head, neighbours=1)
+    network = build_image_network(config, codec)
+    torch.manual_seed(0)
+    pixels = torch.randint(0, 256, (2, 8, 8, 3), dtype=torch.uint8)
+    ids, small, told = codec.encode(pixels), codec.shrink(pixels), list[Tensor]()
+    network.writer.embedding.rest.register_forward_pre_hook(lambda _, given: told.append(given[0]))
+    at, _ = codec.on(ids.device)
+    network(codec.read_small(small), Tokens(codec.shift(ids), at))
+    levels, drawn = (told[0] + 1) * 255 / 2, (codec.find_block() > 0).sum(1)
+    last, first = drawn == 15, drawn == 0
+    assert last.sum() == first.sum() == (4 if whole else 12)
+    # A small value is rounded: by half a level at most, 16 pixels by 8.
+    assert (levels - codec.split(ids))[:, last].abs().max() < 8.01
+    values = codec.small_codec.split(codec.small_codec.encode(small))  # (B, 4, 3)
+    found = levels[:, first].flatten(1).sort(1).values
+    torch.testing.assert_close(found, values.flatten(1).sort(1).values.float(), atol=1e-2, rtol=0)

@@ -110,6 +110,10 @@ class PixelCodec:
         each = torch.stack([ids // power % self.levels for power in powers], -1)
         return each.masked_fill((ids == self.start)[..., None], self.levels)
 
+    def scale(self, values: Tensor) -> Tensor:
+        """Values -> their brightness, -1 to 1"""
+        return values * (2 / (self.levels - 1)) - 1
+
     def shift(self, ids: Tensor) -> Tensor:
         """Return the decoder input for these targets: the start token, and all but the last."""
         return torch.cat([torch.full_like(ids[:, :1], self.start), ids[:, :-1]], 1)
@@ -144,6 +148,22 @@ class PixelCodec:
             for axis, size in zip(self.places.axes[:2], self.shape[:2], strict=True)
         )
         return row * self.small + column
+
+    def find_channels(self) -> Tensor:
+        """Return (N,): the channel of each token; 0 where a token is a whole pixel."""
+        sizes = self.places.sizes
+        return self.places.axes[2] if sizes[2:] else torch.zeros_like(self.places.order)
+
+    def find_block(self) -> Tensor:
+        """Return (N, pixels of a block - 1): for each token, the decoder input places of the other
+        tokens that are averaged into the same small value; 0 for those that are not yet drawn.
+        """
+        numbers = self.find_below() * self.channels + self.find_channels()
+        _, block = numbers.unique(return_inverse=True)
+        members = block.argsort(stable=True).view(int(block.max()) + 1, -1)  # in drawing order
+        found = members[block]  # (N, tokens of a block)
+        drawn = torch.where(found < self.places.order[:, None], found + 1, 0)
+        return drawn[:, :-1]  # the last one is never drawn before another
 
     def shrink(self, pixels: Tensor) -> Tensor:
         """Average levels of images to levels of small ones, (B, small, small, channels)."""

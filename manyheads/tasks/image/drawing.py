@@ -113,13 +113,11 @@ def draw_token(
     network: PixelNetwork, codec: PixelCodec, said: Tensor, how: Sampling, chances: Sequence[Random]
 ) -> Tensor:
     """Draw one token for each output of the head (B, O) -> (B,), value by value."""
-    values = torch.empty(len(said), 0, dtype=torch.long, device=said.device)
-    for _ in range(codec.parts):
-        logs = network.likelihood.next_log_probs(said, values)
+
+    def draw(logs: Tensor, part: int) -> Tensor:
         if how.chosen == "greedy":
-            value = logs.argmax(-1)
-        else:
-            keys = as_keys([draw_key(chance) for chance in chances], logs.device)
-            value = pick(weigh_tokens(logs, how), keys)
-        values = torch.cat([values, value[:, None]], 1)
-    return codec.join(values)
+            return logs.argmax(-1)
+        keys = as_keys([draw_key(chance) for chance in chances], logs.device)
+        return pick(weigh_tokens(logs, how), keys)
+
+    return codec.join(network.likelihood.choose_values(said, draw))

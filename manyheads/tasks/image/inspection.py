@@ -70,12 +70,16 @@ class PixelPass:
     def tell(self) -> dict[str, Any]:
         said, values = self.say(1)[0], self.values[0]
         found: list[dict[str, Any]] = [{"id": [], "log": 0.0, "best": []} for _ in self.wanted]
-        for part in range(values.shape[1]):
-            logs = self.task.likelihood.next_log_probs(said, values[:, :part]).float().cpu()
+
+        def tell_part(logs: Tensor, part: int) -> Tensor:
+            rows, levels = logs.float().cpu(), values[:, part].tolist()
             for spot, row, level, token in zip(
-                self.spots.tolist(), logs, values[:, part].tolist(), range(len(logs)), strict=True
+                self.spots.tolist(), rows, levels, range(len(rows)), strict=True
             ):
                 self.add_value(found[spot], row, level, token * values.shape[1] + part)
+            return values[:, part]
+
+        self.task.likelihood.choose_values(said, tell_part)
         for one in found:
             one["log"] = round(one["log"], 4)
             one["p"] = round(math.exp(one["log"]), 5)

@@ -5,11 +5,15 @@ P values of a token, L levels, K logistics.
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+# Gets the log-probabilities of all levels (..., L) and the number of the value; returns it (...)
+Choose: TypeAlias = Callable[[Tensor, int], Tensor]
 
 
 class Likelihood(Protocol):
@@ -22,8 +26,8 @@ class Likelihood(Protocol):
     def log_probs(self, outputs: Tensor, values: Tensor) -> Tensor:
         """Outputs (..., O) and values (..., P) -> their log-probabilities (...)"""
 
-    def next_log_probs(self, outputs: Tensor, before: Tensor) -> Tensor:
-        """Return log-probabilities of all levels of the next value (..., L), after (..., p)"""
+    def choose_values(self, outputs: Tensor, choose: Choose) -> Tensor:
+        """Choose the values of a token one after another: outputs (..., O) -> (..., P)"""
 
     def first_outputs(self) -> Tensor:
         """Return the initial outputs of a head, its bias (O,)"""
@@ -41,8 +45,8 @@ class Categorical:
         )
         return -flat.view(outputs.shape[:-1])
 
-    def next_log_probs(self, outputs: Tensor, before: Tensor) -> Tensor:
-        return outputs.log_softmax(-1, dtype=torch.float32)
+    def choose_values(self, outputs: Tensor, choose: Choose) -> Tensor:
+        return choose(outputs.log_softmax(-1, dtype=torch.float32), 0)[..., None]
 
     def first_outputs(self) -> Tensor:
         return torch.zeros(self.outputs)
@@ -89,36 +93,42 @@ class LogisticMixture:
         weights, places, widths, moves = self.read(outputs)
         values = values[..., None, :]  # the same for all logistics
         each = [
-            self.score_part(places, widths, moves, values[..., :part], values[..., part])
+            self.score(
+                self.move(places, moves, values[..., :part]), widths[..., part], values[..., part]
+            )
             for part in range(self.parts)
         ]
         return torch.logsumexp(weights + sum(each), -1)
 
-    def next_log_probs(self, outputs: Tensor, before: Tensor) -> Tensor:
+    def choose_values(self, outputs: Tensor, choose: Choose) -> Tensor:
         weights, places, widths, moves = self.read(outputs)
-        part = before.shape[-1]
-        for earlier in range(part):  # earlier values change the weights of the logistics
-            given, value = before[..., None, :earlier], before[..., None, earlier]
-            weights = weights + self.score_part(places, widths, moves, given, value)
-        every = torch.arange(self.levels, device=outputs.device).expand(*outputs.shape[:-1], -1)
-        places, widths, moves = (each[..., None, :, :] for each in (places, widths, moves))
-        given = before[..., None, None, :]
-        logs = self.score_part(places, widths, moves, given, every[..., None])  # (..., L, K)
-        return torch.logsumexp(weights.log_softmax(-1)[..., None, :] + logs, -1)
+        every = torch.arange(self.levels, device=outputs.device)[:, None]  # the same for all
+        values = outputs.new_empty(*outputs.shape[:-1], 0, dtype=torch.long)
+        for part in range(self.parts):
+            place = self.move(places, moves, values[..., None, :])
+            logs = self.score(place[..., None, :], widths[..., None, :, part], every)  # (..., L, K)
+            value = choose(torch.logsumexp(weights[..., None, :] + logs, -1), part)
+            values = torch.cat([values, value[..., None]], -1)
+            # What was chosen changes the weights of the logistics.
+            at = value[..., None, None].expand(*value.shape, 1, self.count)
+            weights = (weights + logs.gather(-2, at)[..., 0, :]).log_softmax(-1)
+        return values
 
-    def score_part(
-        self, places: Tensor, widths: Tensor, moves: Tensor, before: Tensor, value: Tensor
-    ) -> Tensor:
-        """Return the log-probability of a value of the next channel by each logistic, (..., K).
-
-        σ(a) - σ(b) = σ(a) σ(-b) (1 - exp(b - a)) avoids the difference of two close numbers.
-        """
+    def move(self, places: Tensor, moves: Tensor, before: Tensor) -> Tensor:
+        """Return the means of the next channel after the values of those before it, (..., K)"""
         part = before.shape[-1]
         place = places[..., part]
         for earlier in range(part):
             move = moves[..., part * (part - 1) // 2 + earlier]
             place = place + move * self.scale(before[..., earlier])
-        steep = widths[..., part].exp()
+        return place
+
+    def score(self, place: Tensor, width: Tensor, value: Tensor) -> Tensor:
+        """Return the log-probability of a value by each logistic, (..., K).
+
+        σ(a) - σ(b) = σ(a) σ(-b) (1 - exp(b - a)) avoids the difference of two close numbers.
+        """
+        steep = width.exp()
         half = 1 / (self.levels - 1)
         away = (self.scale(value) - place) * steep
         above, below = F.logsigmoid(away + half * steep), F.logsigmoid(half * steep - away)

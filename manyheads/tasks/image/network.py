@@ -42,11 +42,15 @@ STEP = 16  # tokens that are tested together: a finer test would cost more than 
 class PixelEmbedding(nn.Module):
     """Embeds the last token, with a vector for each of its values, and the tokens near it, by their
     brightness and by whether they are drawn.
+
+    In super-resolution, also the mean that the rest of a block must have, so that the block becomes
+    the small pixel.
     """
 
-    def __init__(self, codec: PixelCodec, width: int, near: int):
+    def __init__(self, codec: PixelCodec, width: int, near: int, block: int = 0):
         super().__init__()
-        self.codec, parts = codec, codec.parts
+        self.codec, self.width, self.block, parts = codec, width, block, codec.parts
+        self.rest = nn.Linear(parts, width) if block else None
         self.tables = nn.ModuleList(nn.Embedding(codec.levels + 1, width) for _ in range(parts))
         self.near = nn.Linear(near * (parts + 1), width) if near else None
         self.mix = nn.Linear(width, width) if near else None
@@ -57,16 +61,30 @@ class PixelEmbedding(nn.Module):
             init_normal(self.mix)
 
     def forward(self, ids: Tensor, condition: Tensor | None = None) -> Tensor:
-        """ids (B, T, F), the last token first, and a condition (B, 1 or T, D) -> (B, T, D)"""
+        """ids (B, T, F), the last token first, then those near, then those of the block; and a
+        condition (B, 1 or T, D), in super-resolution with small values (B, T, D + P) -> (B, T, D)
+        """
         ids = ids if ids.dim() == 3 else ids[..., None]
         values = self.codec.split(ids)  # (B, T, F, P)
         x = sum(table(values[:, :, 0, part]) for part, table in enumerate(self.tables))
         if self.near is not None and self.mix is not None:
-            there = (ids[:, :, 1:] != self.codec.start)[..., None].to(x.dtype)
-            bright = values[:, :, 1:] * (2 / (self.codec.levels - 1)) - 1
-            seen = torch.cat([bright * there, there], -1).flatten(2)
+            end = ids.shape[2] - self.block
+            seen = torch.cat(self.see(ids[:, :, 1:end], values[:, :, 1:end]), -1).flatten(2)
             x = x + self.mix(nn.functional.gelu(self.near(seen)))
-        return x if condition is None else x + condition
+        if condition is None:
+            return x
+        if self.rest is not None:
+            small = condition[..., self.width :].float()
+            bright, there = self.see(ids[:, :, -self.block :], values[:, :, -self.block :])
+            # The mean of what is not drawn: (sum of the block - sum of what is drawn) / their count
+            left = self.block + 1 - there.sum(2)
+            x = x + self.rest(((self.block + 1) * small - bright.sum(2)) / left)
+        return x + condition[..., : self.width]
+
+    def see(self, ids: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the brightness of tokens (B, T, F, P), 0 if not drawn, and whether they are."""
+        there = (ids != self.codec.start)[..., None].float()
+        return self.codec.scale(values) * there, there
 
 
 class CausalConvolutions(SequenceNetwork):
@@ -108,6 +126,7 @@ class PixelNetwork(SequenceNetwork):
 
     nearby: Tensor
     below: Tensor
+    channels: Tensor
     causal = True
 
     def __init__(
@@ -130,9 +149,13 @@ class PixelNetwork(SequenceNetwork):
         # Not saved with the weights: the codec gives it.
         self.register_buffer("nearby", nearby, persistent=False)
         self.register_buffer("below", codec.find_below(), persistent=False)
+        self.register_buffer("channels", codec.find_channels(), persistent=False)
+        self.codec = codec
 
     def condition(self, classes: Tensor | None, small: Tokens | None) -> Tensor | None:
-        """Classes (B, 1) and a small image -> a condition (B, 1 or N, D) to add to embeddings."""
+        """Classes (B, 1) and a small image -> a condition (B, 1 or N, D) to add to embeddings; in
+        super-resolution with the small values of each token behind it, (B, N, D + P).
+        """
         parts = []
         if self.classes is not None:
             if classes is None:
@@ -142,7 +165,15 @@ class PixelNetwork(SequenceNetwork):
             if small is None:
                 raise ValueError("a network that enlarges images needs a small one, and none came")
             parts.append(self.encoder(small)[:, self.below])
-        return sum(parts[1:], start=parts[0]) if parts else None
+        if not parts:
+            return None
+        whole = sum(parts[1:], start=parts[0])
+        if small is None or self.encoder is None:
+            return whole
+        values = self.codec.small_codec.split(small.ids)[:, self.below]  # (B, N, channels)
+        if not self.codec.whole:
+            values = values.gather(2, self.channels.expand(len(values), -1)[..., None])
+        return torch.cat([whole, self.codec.scale(values).to(whole.dtype)], -1)
 
     def states(
         self, ids: Tensor, at: Places, condition: Tensor | None = None, cache: Any = None
@@ -189,17 +220,21 @@ def count_visible(pattern: Pattern, places: Grid, heads: int) -> int:
 
 
 def build_image_network(network: ImageNetworkConfig, codec: PixelCodec) -> PixelNetwork:
-    near = codec.find_nearby(network.neighbours)
+    near, block = codec.find_nearby(network.neighbours), 0
+    nearby = near
+    if codec.small:
+        others = codec.find_block()
+        nearby, block = torch.cat([near, others], 1), others.shape[1]
     likelihood = build_likelihood(network, codec)
     head = nn.Linear(network.width, likelihood.outputs)
     init_normal(head)
     with torch.no_grad():
         head.bias.copy_(likelihood.first_outputs())
-    embedding = PixelEmbedding(codec, network.width, near.shape[1] - 1)
+    embedding = PixelEmbedding(codec, network.width, near.shape[1] - 1, block)
     writer, encoder = build_writer(network, codec, embedding), None
     if codec.small:
         encoder = build_small_encoder(cast(ImageTransformerConfig, network), codec.small_codec)
-    return PixelNetwork(writer, head, likelihood, codec, near, encoder)
+    return PixelNetwork(writer, head, likelihood, codec, nearby, encoder)
 
 
 def build_writer(

@@ -146,10 +146,7 @@ class LaneCoding:
         ids = []
         for _ in range(codec.tokens):
             said = step(new)[:count]
-            values = torch.empty(count, 0, dtype=torch.long, device=model.device)
-            for _ in range(codec.parts):
-                logs = model.task.likelihood.next_log_probs(said, values)
-                values = torch.cat([values, code(logs)[:, None]], 1)
+            values = model.task.likelihood.choose_values(said, lambda logs, _: code(logs))
             ids.append(codec.join(values)[:, None])
             new = torch.cat([ids[-1], ids[-1][:1].expand(lanes - count, -1)])
             told(count)

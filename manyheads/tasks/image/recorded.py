@@ -22,7 +22,7 @@ from manyheads.attention.layer import Attention
 from manyheads.attention.places import Grid, Pairs
 from manyheads.decoding.config import Sampling
 from manyheads.decoding.cuda_graph import attention_of, swap_kernel, weigh_on_device
-from manyheads.decoding.sample import as_keys, draw_key, pick
+from manyheads.decoding.sample import as_keys, draw_key, make_noise, pick_first
 from manyheads.modules.stack import Block
 from manyheads.tasks.image.codec import PixelCodec
 from manyheads.tasks.image.network import PixelNetwork
@@ -114,15 +114,17 @@ class ImageRecorder:
 
     def step(self) -> None:
         self.look()
-        parts, said = self.codec.parts, self.said
-        values = torch.empty(len(said), 0, dtype=torch.long, device=said.device)
-        for part in range(parts):
-            logs = self.network.likelihood.next_log_probs(said, values)
-            keys = self.keys.index_select(1, self.place * parts + part)[:, 0]
-            chosen = logs.argmax(-1, keepdim=True)
-            if self.how.chosen != "greedy":
-                chosen = pick(weigh_on_device(logs, self.how), keys)[:, None]
-            values = torch.cat([values, chosen], 1)
+        parts, levels = self.codec.parts, self.codec.levels
+        which = self.place * parts + torch.arange(parts, device=self.place.device)
+        keys = self.keys.index_select(1, which).flatten()
+        noise = make_noise(keys, levels).unflatten(0, (-1, parts))  # of all values at once
+
+        def draw(logs: Tensor, part: int) -> Tensor:
+            if self.how.chosen == "greedy":
+                return logs.argmax(-1)
+            return pick_first(weigh_on_device(logs, self.how), noise[:, part])
+
+        values = self.network.likelihood.choose_values(self.said, draw)
         self.canvas.index_copy_(1, self.place + 1, self.codec.join(values)[:, None])
         self.place.add_(1)
 
