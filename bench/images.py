@@ -416,7 +416,8 @@ def make_rows(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     if asked.part == "digits":
         yield measure_run("digits", "digits", asked.mnist, BUILT_IN, asked)
     for name, more in {"memory": LOCAL_1D, "tiles": LOCAL_2D}.get(asked.part, {}).items():
-        yield measure_run(asked.part, name, asked.cifar, [*COMPARED, *more], asked)
+        if asked.only in name:
+            yield measure_run(asked.part, name, asked.cifar, [*COMPARED, *more], asked)
     for kind, more in KINDS.items() if asked.part == "kinds" else ():
         settings = [*COMPARED, f"network.kind={kind}", *more]
         yield measure_run("kinds", kind, asked.cifar, settings, asked)
@@ -437,6 +438,7 @@ def main() -> None:
     options.add_argument("--cifar", type=Path, help="a folder with train*.npz and test.npz")
     options.add_argument("--mnist", type=Path, help="the same, of MNIST")
     options.add_argument("--run", type=Path, help="a run to draw or compress with")
+    options.add_argument("--only", default="", help="rows of memory or tiles whose name has this")
     options.add_argument("--images", type=int, help="compress so many; default: all")
     options.add_argument("--minutes", type=float, help="train for so long, instead of by steps")
     options.add_argument("--out", type=Path, default=Path("runs/images"), help="where runs lie")

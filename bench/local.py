@@ -34,7 +34,7 @@ LOCAL: dict[str, Pattern] = {
 SLOWEST = 128  # rows above which dense attention is not measured: it takes a third of a second
 
 
-def measure(machine: Machine, side: int, batch: int) -> list[dict[str, Any]]:
+def measure(machine: Machine, side: int, batch: int, kernels: Any) -> list[dict[str, Any]]:
     at = grid(side, side, 3, blocks=(8, 8), device=machine.device)
     tensors = machine.tensors(batch, len(at))
     pairs, rows = Pairs(batch, H, at, at), []
@@ -56,7 +56,7 @@ def measure(machine: Machine, side: int, batch: int) -> list[dict[str, Any]]:
         rows.append(row("all before", "sdpa", Causal(), None))
         limit = rows[0]["ms"]
     for what, pattern in LOCAL.items():
-        for which in ("flex", "block-sparse"):
+        for which in kernels:
             if reason := KERNELS[which].refuses(
                 Work(pattern, pairs, frozenset({"gradient"}), machine.dtype)
             ):
@@ -69,6 +69,7 @@ def measure(machine: Machine, side: int, batch: int) -> list[dict[str, Any]]:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     options.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    options.add_argument("--only", help="this kernel beside dense attention, not both")
     options.add_argument("--json", type=Path, help="keep the figures in this file")
     options.add_argument("--quick", action="store_true", help="toy sizes, to see that it runs")
     asked = options.parse_args()
@@ -76,8 +77,9 @@ def main() -> None:
     print(machine.description)
     print(f"{'':14}{'kernel':14}{'image':>8}{'B':>3}{'tokens':>9}{'ms':>10}  / dense")
     rows: list[dict[str, Any]] = []
+    kernels = [asked.only] if asked.only else ["flex", "block-sparse"]
     for side, batch in ((16, 1),) if asked.quick else SIDES:
-        for row in measure(machine, side, batch):
+        for row in measure(machine, side, batch, kernels):
             ratio = "" if row["ratio"] is None else f"{row['ratio']:8.3f}"
             print(
                 f"{row['what']:14}{row['kernel']:14}{row['side']:8}{row['batch']:3}"

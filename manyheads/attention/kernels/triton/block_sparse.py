@@ -33,8 +33,8 @@ from manyheads.attention.kernels.triton.tiles import rows_of, slopes
 triton: Any = import_module("triton")
 tl: Any = import_module("triton.language")
 
-FORWARD = {"num_warps": 4, "num_stages": 3}
-BACKWARD = {"num_warps": 4, "num_stages": 2}
+FORWARD = {"num_warps": 4, "num_stages": 2}
+BACKWARD = {"num_warps": 4, "num_stages": 3}
 
 
 # ---- programs ------------------------------------------------------------------------------------
