@@ -349,6 +349,26 @@ def chorales() -> str:
     return "\n".join(lines)
 
 
+def local() -> str:
+    """Local attention over images, as a share of the time of dense causal attention."""
+    rows = json.loads((HERE / "local-h200.json").read_text())["rows"]
+    lines = [
+        "| image, three channels | tokens | dense, ms | local 2D, ms | local 1D, ms |",
+        "|---|---|---|---|---|",
+    ]
+    for side in dict.fromkeys(row["side"] for row in rows):
+        some = {row["what"]: row for row in rows if row["side"] == side}
+        dense, cells = some.get("all before"), []
+        for what in ("local 2D", "local 1D"):
+            share = some[what]["ratio"]
+            cells.append(f"{some[what]['ms']:.2f}" + (f" ({share:.2f} ×)" if share else ""))
+        first = some["local 2D"]
+        size = f"{first['batch']} of {side} × {side}"
+        limit = f"{dense['ms']:.2f}" if dense else "not run"
+        lines.append(f"| {size} | {first['tokens']:,} | {limit} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def images() -> str:
     """Results on images, with the values of papers."""
     theirs = {
@@ -597,6 +617,7 @@ TABLES = {
     "relative": relative,
     "inspecting": inspecting,
     **{name: made for name, (made, rows) in GRAPHS.items() if rows},
+    "local": local,
     **({"images": images} if (HERE / "images-h200.json").exists() else {}),
     **({"parallel": parallel} if (HERE / "parallel-h200.json").exists() else {}),
     **{f"lab {path.stem}": partial(tell_experiment, path.stem) for path in HERE.glob("lab/*.json")},
