@@ -178,7 +178,7 @@ class Rotary(Relative):
         exact = torch.float64 if dtype == torch.float64 else torch.float32
         rate = self.base ** -(torch.arange(half, device=axes[0].device, dtype=exact) / half)
         cosines, sines = [], []
-        for place in axes:
+        for place in torch.broadcast_tensors(*axes):
             angle = place[..., None] * rate  # (T, half) or (B, T, half)
             if angle.dim() == 3:
                 angle = angle[:, None]

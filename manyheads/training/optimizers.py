@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, cast
 
@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from manyheads.training.config import Training
+
+AT_ONCE = 2**24  # numbers that Muon turns together: more would take memory and save no time
 
 
 def make_adam(kind: Any, network: nn.Module, training: Training) -> list[Optimizer]:
@@ -35,29 +37,44 @@ class FusedMuon(torch.optim.Muon):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        turning: dict[Any, list[tuple[Tensor, Tensor]]] = {}  # parts and their updates
         for group in self.param_groups:
-            rate, momentum = group["lr"], group["momentum"]
             weights = [p for p in group["params"] if p.grad is not None]
-            if not weights:
-                continue
             for weight in weights:
                 if "momentum_buffer" not in self.state[weight]:
                     self.state[weight]["momentum_buffer"] = torch.zeros_like(weight)
-            grads = [cast(Tensor, weight.grad) for weight in weights]
-            kept = [self.state[weight]["momentum_buffer"] for weight in weights]
-            torch._foreach_lerp_(kept, grads, 1 - momentum)
-            updates = torch._foreach_lerp(grads, kept, momentum)  # Nesterov's look ahead
-            torch._foreach_mul_(weights, 1 - rate * group["weight_decay"])
-            for weight, update in zip(weights, updates, strict=True):
-                sizes = group["sizes"] or (len(weight),)
-                for part in zip(weight.split(sizes), update.split(sizes), strict=True):
-                    turning.setdefault((part[0].shape, weight.dtype, rate), []).append(part)
-        for (shape, dtype, rate), some in turning.items():
+            for some in split_by_size(weights, AT_ONCE):
+                self.move(some, group)
+
+    def move(self, weights: list[Tensor], group: dict[str, Any]) -> None:
+        """Move some weights: parts of one shape are made orthogonal together."""
+        rate, momentum = group["lr"], group["momentum"]
+        grads = [cast(Tensor, weight.grad) for weight in weights]
+        kept = [self.state[weight]["momentum_buffer"] for weight in weights]
+        torch._foreach_lerp_(kept, grads, 1 - momentum)
+        updates = torch._foreach_lerp(grads, kept, momentum)  # Nesterov's look ahead
+        torch._foreach_mul_(weights, 1 - rate * group["weight_decay"])
+        alike: dict[Any, list[tuple[Tensor, Tensor]]] = {}
+        for weight, update in zip(weights, updates, strict=True):
+            sizes = group["sizes"] or (len(weight),)
+            for part in zip(weight.split(sizes), update.split(sizes), strict=True):
+                alike.setdefault((part[0].shape, weight.dtype), []).append(part)
+        for (shape, dtype), some in alike.items():
             longer = max(1.0, shape[0] / shape[1]) ** 0.5
-            parts, updates = zip(*some, strict=True)
-            turned = orthogonalize(torch.stack(updates)).to(dtype)
+            parts, turning = zip(*some, strict=True)
+            turned = orthogonalize(torch.stack(turning)).to(dtype)
             torch._foreach_add_(parts, turned.unbind(), alpha=-rate * longer)
+
+
+def split_by_size(weights: list[Tensor], size: int) -> Iterator[list[Tensor]]:
+    """Split a list into lists of at most `size` numbers in all, or of one larger weight."""
+    some: list[Tensor] = []
+    for weight in weights:
+        if some and sum(one.numel() for one in some) + weight.numel() > size:
+            yield some
+            some = []
+        some.append(weight)
+    if some:
+        yield some
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:

@@ -20,22 +20,24 @@ from manyheads.training.config import Training
 from manyheads.training.trainer import Trainer, prefetch
 
 STEPS = 3  # to time at least; then as many again
-LEAST_SECONDS = 0.5  # until this much time has passed
+LEAST_SECONDS = 2.0  # until this much time has passed
 PATIENCE_SECONDS = 30.0  # for a validation: an untrained network writes long texts
 VALIDATING = 0.25  # largest share of a time budget for validation
 MARGIN = 0.95  # share of a time budget to plan with: speed varies
 
 
 class Pace(NamedTuple):
-    """The time of a step and of a validation, and the memory."""
+    """The time of a step and of a validation, the memory, and the time before the first step."""
 
     step_seconds: float
     validation_seconds: float  # at most: an untrained network writes the longest texts
     memory_bytes: int
+    begin_seconds: float = 0.0  # to choose threads, to record, to check that no token looks ahead
 
     def seconds(self, training: Training) -> float:
         validations = math.ceil(training.steps / training.validate_every)
-        return training.steps * self.step_seconds + validations * self.validation_seconds
+        working = training.steps * self.step_seconds + validations * self.validation_seconds
+        return self.begin_seconds + working
 
 
 def measure_pace(trainer: Trainer) -> Pace:
@@ -43,12 +45,16 @@ def measure_pace(trainer: Trainer) -> Pace:
     plan, learner, device = trainer.plan, trainer.learner, trainer.world.device
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
+    began = time.perf_counter()
     trainer.probe_memory()
     trainer.record()
     with use_threads(trainer.threads()):
+        learner.refuse_leaks(next(iter(trainer.batches())).parts[0].to(device))
+        begin_seconds = time.perf_counter() - began
         worst = max(plan.epoch(0), key=plan.area)
         learner.probe_memory(plan.batch(worst[:: trainer.state.parts]).to(device))
-        return Pace(step_of(trainer), validation_of(trainer), peak_memory(device))
+        step_seconds, validation_seconds = step_of(trainer), validation_of(trainer)
+        return Pace(step_seconds, validation_seconds, peak_memory(device), begin_seconds)
 
 
 def step_of(trainer: Trainer) -> float:
@@ -116,7 +122,7 @@ def memory_of(device: torch.device) -> int:
 
 def fit_steps(seconds: float, training: Training, pace: Pace) -> Training:
     """Return the same schedule with as many steps as fit into the time, but never more."""
-    left = MARGIN * max(0.0, seconds)
+    left = max(0.0, MARGIN * max(0.0, seconds) - pace.begin_seconds)
     meant = math.ceil(training.steps / training.validate_every)
     most = int(VALIDATING * left / max(1e-9, pace.validation_seconds))
     validations = max(1, min(meant, most))

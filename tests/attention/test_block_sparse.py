@@ -15,11 +15,20 @@ from torch import Tensor
 
 from manyheads import Blocks, Causal, Pairs, Pattern, Prefix, Segments, Window, Work, grid, line
 from manyheads.attention.evaluate import evaluate
+from manyheads.attention.intervals import Verdict
 from manyheads.attention.kernels.base import TRITON, make_plan
-from manyheads.attention.kernels.block_sparse import BLOCK, LISTS, BlockSparse, list_blocks
+from manyheads.attention.kernels.block_sparse import (
+    BLOCK,
+    KEPT,
+    LISTS,
+    BlockSparse,
+    ListedBlocks,
+    block_attention,
+    cut_blocks,
+)
 from manyheads.attention.kernels.choose import choose
 from manyheads.attention.kernels.reference import Reference
-from manyheads.attention.places import Grid
+from manyheads.attention.places import Grid, Pair
 
 INTERPRETED = TRITON and os.environ.get("TRITON_INTERPRET") == "1"
 RUNS = INTERPRETED or torch.cuda.is_available()
@@ -32,7 +41,7 @@ B, H = 2, 4
 CASES: dict[str, tuple[Pattern, Grid, Grid]] = {
     "window": (Causal() & Window(40), line(200), line(200)),
     "local 1D": (Causal() & Blocks(64, 64), line(256), line(256)),
-    "tiles": (Causal() & Blocks((8, 8), (8, 8)), *[grid(16, 16, 3, blocks=(8, 8))] * 2),
+    "tiles": (Causal() & Blocks((8, 8), (8, 8)), *[grid(24, 16, 3, blocks=(8, 8))] * 2),
     "half tiles": (Causal() & Blocks((8, 8), (4, 4)), *[grid(16, 24, blocks=(8, 8))] * 2),
     "row by row": (Causal() & Blocks((4, 4), (4, 4)), *[grid(16, 16)] * 2),
     "union": ((Causal() & Window(9)) | Prefix(5), line(150), line(150)),
@@ -51,7 +60,7 @@ class OnAnyDevice(BlockSparse):
     """For the interpreter, which computes on a CPU."""
 
     def refuses(self, work: Work) -> str:
-        return self.unfit(work)
+        return self.describe_misfit(work)
 
 
 def tensors(asked: Work) -> list[Tensor]:
@@ -98,7 +107,8 @@ def test_two_runs_give_the_same_bits() -> None:
 def test_the_lists_hold_the_allowed_pairs_and_no_others(name: str) -> None:
     pattern, queries, keys = CASES[name]
     pairs = Pairs(1, 1, queries, keys)
-    made = list_blocks(pattern, pairs)
+    made = cut_blocks(pattern, pairs)
+    assert isinstance(made, ListedBlocks)
     allowed = evaluate(pattern, pairs.everywhere()).expand(*pairs.shape)[0, 0]
     steps = torch.arange(BLOCK)
     rows, columns = (-(-len(side) // BLOCK) for side in (queries, keys))
@@ -120,8 +130,10 @@ def test_the_lists_hold_the_allowed_pairs_and_no_others(name: str) -> None:
 
 
 def test_tiles_in_their_own_order_need_a_mask_on_the_diagonal_alone() -> None:
-    made = list_blocks(*(lambda p, at: (p, Pairs(1, 1, at, at)))(*CASES["tiles"][:2]))
-    assert len(made.bits) == 16 * 16 * 3 // BLOCK
+    pattern, at, _ = CASES["tiles"]
+    made = cut_blocks(pattern, Pairs(1, 1, at, at))
+    assert isinstance(made, ListedBlocks)
+    assert len(made.bits) == 24 * 16 * 3 // BLOCK
 
 
 def test_lists_are_made_once_for_all_passes() -> None:
@@ -131,11 +143,52 @@ def test_lists_are_made_once_for_all_passes() -> None:
     assert BlockSparse().prepare(again) is BlockSparse().prepare(asked)
     assert isinstance(at, Grid)
     other = Work(asked.pattern, Pairs(7, 1, at[:], at[:]))  # equal places in other tensors
-    assert BlockSparse().prepare(other).share == BlockSparse().prepare(asked).share
+    assert BlockSparse().prepare(other) is not BlockSparse().prepare(asked)
+    assert torch.equal(BlockSparse().prepare(other).bits, BlockSparse().prepare(asked).bits)
     for length in range(200, 300):
         at = line(length)
         BlockSparse().prepare(Work(Causal() & Window(9), Pairs(1, 1, at, at)))
-    assert len(LISTS.made) <= 32
+    assert len(LISTS.made) == KEPT
+
+
+def test_places_that_are_changed_get_other_lists() -> None:
+    at = grid(16, 16, blocks=(8, 8))
+    work = Work(Causal() & Blocks((8, 8), (0, 0)), Pairs(1, 1, at, at))
+    before = BlockSparse().prepare(work)
+    at.axes[0].copy_(at.axes[0].roll(64))
+    assert BlockSparse().prepare(work) is not before
+
+
+@runs
+def test_lists_made_without_gradients_serve_training() -> None:
+    at = line(321).to(DEVICE)
+    told: Any = {"dtype": DTYPE, "features": frozenset({"gradient"}), "channels": 16}
+    asked = Work(Causal() & Window(33), Pairs(B, H, at, at), **told)
+    with torch.inference_mode():
+        make_plan(OnAnyDevice(), asked)
+    assert all(x.isfinite().all() for x in run(OnAnyDevice(), asked, tensors(asked)))
+
+
+@runs
+def test_compiled_code_calls_the_same_programs() -> None:
+    asked = work("tiles")
+    query, key, value, grad = tensors(asked)
+    form = OnAnyDevice().prepare(asked)
+    given = [x.detach().clone().requires_grad_() for x in (query, key, value)]
+    inputs = (*given, *form.by_query, *form.by_key, form.bits, 24**-0.5)
+    torch.library.opcheck(block_attention, inputs, test_utils=("test_schema", "test_faketensor"))
+    out, _ = block_attention(*inputs)
+    out.backward(grad)
+    wanted = run(OnAnyDevice(), asked, [query, key, value, grad])
+    found = [out.detach(), *(x.grad for x in given)]
+    assert all(map(torch.equal, found, wanted))
+
+
+class ByHead(Pattern):
+    """Each head sees another distance."""
+
+    def allows(self, pair: Pair) -> Verdict:
+        return abs(pair.k.order - pair.q.order) <= 3 * (pair.h + 1)
 
 
 @pytest.mark.parametrize(
@@ -144,6 +197,15 @@ def test_lists_are_made_once_for_all_passes() -> None:
         (work("window", dtype=torch.float32), "it computes in 16 bits, torch.float32 was asked"),
         (work("window", channels=8), "it takes heads of 16 to 128 channels, got 8"),
         (work("window", features=frozenset({"dropout"})), "it has no dropout"),
+        (
+            Work(ByHead(), Pairs(2, 4, line(200), line(200)), dtype=DTYPE),
+            "this pattern differs between sequences or heads",
+        ),
+        (Work(Causal(), Pairs(2, 4, line(200), line(200)), dtype=DTYPE), "for local patterns"),
+        (
+            Work(Window(180), Pairs(2, 4, line(200), line(200)), dtype=DTYPE),
+            "of this one it would visit 100%",
+        ),
         (
             Work(Segments([[0] * 200]), Pairs(1, 1, line(200), line(200)), dtype=DTYPE),
             "it lists blocks once for all batches",
@@ -159,7 +221,7 @@ def test_lists_are_made_once_for_all_passes() -> None:
     ],
 )
 def test_what_it_refuses(asked: Work, reason: str) -> None:
-    assert reason in BlockSparse().unfit(asked)
+    assert reason in BlockSparse().describe_misfit(asked)
 
 
 @pytest.mark.skipif(DEVICE != "cuda", reason="needs a CUDA device")

@@ -110,3 +110,12 @@ def test_other_impossible_positions_are_refused() -> None:
         Bucketed(32, 8)
     across = Pairs(1, 4, line(4), grid(2, 2))
     assert "measures within one geometry" in RelativeBias(4, Clipped(2)).refuses(across)
+
+
+def test_rotary_turns_by_axes_of_which_some_are_the_same_for_every_sequence() -> None:
+    torch.manual_seed(0)
+    own, shared = torch.randint(0, 9, (3, 5)), torch.randint(0, 9, (5,))
+    x = torch.randn(3, 2, 5, 8)
+    both = Grid(torch.arange(5), (own, shared), (9, 9))
+    each = Grid(torch.arange(5), (own, shared.expand(3, 5)), (9, 9))
+    assert torch.equal(Rotary().rotate(x, both), Rotary().rotate(x, each))

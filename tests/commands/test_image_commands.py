@@ -176,6 +176,10 @@ def test_small_images_are_made_large(manyheads: Command, refuses: Refuses, tmp_p
         "upscale is two sizes, of which the first divides the second, as 8:32, got 3:8",
         *("train", "image", "--images", arrays, "--upscale", "3:8", "--out", tmp_path / "x", *CPU),
     )
+    refuses(
+        "upscale enlarges up to 16 times, 2:64 asks for 32; 4:64 would do",
+        *("train", "image", "--images", arrays, "--upscale", "2:64", "--out", tmp_path / "x", *CPU),
+    )
 
 
 def test_a_pixel_shows_what_it_looks_at(

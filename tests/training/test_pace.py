@@ -35,7 +35,7 @@ def test_real_steps_are_timed_and_a_validation_takes_no_longer_than_our_patience
     assert pace.memory_bytes > 2**20
     assert not (tmp_path / CHECKPOINT).exists()
     assert pace.seconds(OFTEN) == pytest.approx(
-        25 * pace.step_seconds + 7 * pace.validation_seconds
+        pace.begin_seconds + 25 * pace.step_seconds + 7 * pace.validation_seconds
     )
 
 

@@ -13,14 +13,14 @@ import math
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from manyheads.attention.biases import Feature
-from manyheads.attention.evaluate import evaluate
+from manyheads.attention.evaluate import evaluate, simplify
 from manyheads.attention.kernels.base import (
     Plan,
     Scoring,
@@ -31,7 +31,7 @@ from manyheads.attention.kernels.base import (
 )
 from manyheads.attention.kernels.flex import block_truth
 from manyheads.attention.kernels.relative import as_tokens
-from manyheads.attention.patterns import Pattern
+from manyheads.attention.patterns import Causal, Everything, Pattern
 from manyheads.attention.places import Grid, Pairs, Places, is_run
 
 ABLE: frozenset[Feature] = frozenset({"gradient"})
@@ -40,6 +40,7 @@ SLOWER = 1.7  # time of a listed pair, in pairs of plain attention
 LAUNCH = 5e7  # the overhead of a call, in pairs of plain attention on one GPU
 EVALUATED = 2048  # blocks whose pairs are evaluated at once
 KEPT = 32  # patterns on places whose lists are kept
+MOST = 0.75  # share of the blocks: of more, the lists would only cost memory
 
 
 class BlockLists(NamedTuple):
@@ -68,9 +69,9 @@ class BlockSparse:
     cuda_only = True
 
     def refuses(self, work: Work) -> str:
-        return self.unfit(work) or lacks_triton(work)
+        return self.describe_misfit(work) or lacks_triton(work)
 
-    def unfit(self, work: Work) -> str:
+    def describe_misfit(self, work: Work) -> str:
         """Say why this kernel cannot do this work on any device; empty if it can."""
         if reason := find_missing_feature(work, ABLE):
             return reason
@@ -85,17 +86,20 @@ class BlockSparse:
         for places in (work.pairs.queries, work.pairs.keys):
             if len(places) < 2 * BLOCK:
                 return f"it takes two blocks of {BLOCK} tokens or more, got {len(places)} tokens"
-            if not isinstance(places, Grid) or places.first is None or known_places(places) is None:
+            if not isinstance(places, Grid) or places.first is None or holds_rows(places):
                 return "it takes places that are the same for every sequence"
-        return ""
+        if simplify(work.pattern, work.pairs) in (Everything(), Causal()):
+            return "it is for local patterns"
+        found = LISTS.find(work.pattern, work.pairs)
+        return found if isinstance(found, str) else ""
 
     def cost(self, work: Work) -> float:
         return SLOWER * self.prepare(work).share + LAUNCH / math.prod(work.pairs.shape)
 
     def prepare(self, work: Work) -> ListedBlocks:
-        pairs = work.pairs
-        key = work.pattern, *map(known_places, (pairs.queries, pairs.keys)), pairs.device
-        return LISTS.find(key, work.pattern, pairs)
+        found = LISTS.find(work.pattern, work.pairs)
+        assert isinstance(found, ListedBlocks)  # else it refuses the work
+        return found
 
     def __call__(
         self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, how: Scoring
@@ -103,8 +107,13 @@ class BlockSparse:
         form = plan.form
         if not isinstance(form, ListedBlocks):
             raise unknown_form(self, form)
+        if value.shape != key.shape:
+            raise ValueError(
+                f"it takes values of the size of the keys, {tuple(value.shape)} came with "
+                f"{tuple(key.shape)}"
+            )
         # A custom op, which torch.compile needs, costs the host more than the kernel takes.
-        run = block_attention if torch.compiler.is_compiling() else Eager.apply
+        run = block_attention if torch.compiler.is_compiling() else EagerBlocks.apply
         out, _ = run(
             how.score.query(query),
             key,
@@ -120,52 +129,75 @@ class BlockSparse:
 # ---- the lists -----------------------------------------------------------------------------------
 
 
-def known_places(places: Places) -> Hashable:
-    """Return a key that is equal for equal places; None if they differ between sequences."""
+def holds_rows(places: Grid) -> bool:
+    """Whether each sequence of the batch has its own places."""
+    return any(table.dim() > 1 for table in (places.order, *places.axes))
+
+
+def describe_places(places: Places) -> Hashable:
+    """Return a key that is equal for the same places."""
     if is_run(places):
         return places.first, len(places)
-    tables = places.order, *places.axes
-    if any(table.dim() > 1 for table in tables):
-        return None
-    return tuple(map(ByIdentity, tables))
+    return tuple(map(Identity, (places.order, *places.axes)))
 
 
-class ByIdentity:
-    """A tensor that equals only itself; holding it keeps its identity from being given anew."""
+class Identity:
+    """A tensor that equals only itself, until it is changed in place. It keeps the tensor, so that
+    no other one gets its identity.
+    """
 
     def __init__(self, tensor: Tensor):
         self.tensor = tensor
+        self.version = 0 if tensor.is_inference() else tensor._version
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ByIdentity) and self.tensor is other.tensor
+        same = isinstance(other, Identity) and self.tensor is other.tensor
+        return same and self.version == cast(Identity, other).version
 
     def __hash__(self) -> int:
         return id(self.tensor)
 
 
 class Lists:
-    """The lists of the last patterns and places: they are the same in every pass."""
+    """The lists of the last patterns and places, which are the same in every pass."""
 
     def __init__(self) -> None:
-        self.made: OrderedDict[Hashable, ListedBlocks] = OrderedDict()
+        self.made: OrderedDict[Hashable, ListedBlocks | str] = OrderedDict()
+        self.recorded: dict[
+            int, ListedBlocks
+        ] = {}  # a graph reads their memory as long as it lives
 
-    def find(self, key: Hashable, pattern: Pattern, pairs: Pairs) -> ListedBlocks:
-        if key not in self.made:
-            self.made[key] = list_blocks(pattern, pairs)
+    def find(self, pattern: Pattern, pairs: Pairs) -> ListedBlocks | str:
+        """Return the lists, or why there are none."""
+        key = pattern, describe_places(pairs.queries), describe_places(pairs.keys), pairs.device
+        try:
+            found = self.made.get(key)
+        except (TypeError, ValueError):  # a pattern of one's own with a list or an array in it
+            return cut_blocks(pattern, pairs)
+        if found is None:
+            found = self.made[key] = cut_blocks(pattern, pairs)
         self.made.move_to_end(key)
         while len(self.made) > KEPT:
             self.made.popitem(last=False)
-        return self.made[key]
+        recording = pairs.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+        if recording and isinstance(found, ListedBlocks):
+            self.recorded[id(found)] = found
+        return found
 
 
 LISTS = Lists()
 
 
-def list_blocks(pattern: Pattern, pairs: Pairs) -> ListedBlocks:
-    """Cut the pairs of a pattern into blocks."""
+@torch.inference_mode(False)  # training saves the lists for backward
+def cut_blocks(pattern: Pattern, pairs: Pairs) -> ListedBlocks | str:
+    """Cut the pairs of a pattern into blocks; or say why that would not help."""
+    if differs_between_rows(pattern, pairs):
+        return "it lists blocks once, and this pattern differs between sequences or heads"
     one = Pairs(1, 1, pairs.queries, pairs.keys)
     truth = block_truth(pattern, one, BLOCK)
     some, full = truth.some[0, 0].clone(), (truth.all & truth.some)[0, 0].clone()
+    if some.float().mean() > MOST:
+        return f"it is for local patterns; of this one it would visit {some.float().mean():.0%}"
     # A block that reaches beyond the last key is no full one: its mask hides what is not there.
     if len(pairs.keys) % BLOCK:
         full[:, -1] = False
@@ -182,6 +214,14 @@ def list_blocks(pattern: Pattern, pairs: Pairs) -> ListedBlocks:
     share = float(some.sum()) / some.numel()
     by_key = list_rows(some.T, full.T, numbers.T)
     return ListedBlocks(list_rows(some, full, numbers), by_key, found[kept], share)
+
+
+def differs_between_rows(pattern: Pattern, pairs: Pairs) -> bool:
+    """Whether a pattern asks for the sequence or the head: tried on one pair for all of them."""
+    none = torch.zeros(1, 1, 1, 1, dtype=torch.long, device=pairs.device)
+    rows, heads = (torch.zeros(2, dtype=torch.long, device=pairs.device) for _ in range(2))
+    pair = pairs.at(rows.view(2, 1, 1, 1), heads.view(1, 2, 1, 1), none, none)
+    return evaluate(pattern, pair).numel() > 1
 
 
 def pack_bits(places: Tensor, pattern: Pattern, pairs: Pairs) -> Tensor:
@@ -269,7 +309,7 @@ block_attention.register_autograd(
 )
 
 
-class Eager(torch.autograd.Function):
+class EagerBlocks(torch.autograd.Function):
     """The same operation as `block_attention`, called without torch's dispatcher."""
 
     @staticmethod

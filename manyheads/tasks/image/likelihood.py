@@ -107,11 +107,12 @@ class LogisticMixture:
         for part in range(self.parts):
             place = self.move(places, moves, values[..., None, :])
             logs = self.score(place[..., None, :], widths[..., None, :, part], every)  # (..., L, K)
-            value = choose(torch.logsumexp(weights[..., None, :] + logs, -1), part)
+            shares = weights.log_softmax(-1)[..., None, :]
+            value = choose(torch.logsumexp(shares + logs, -1), part)
             values = torch.cat([values, value[..., None]], -1)
             # What was chosen changes the weights of the logistics.
             at = value[..., None, None].expand(*value.shape, 1, self.count)
-            weights = (weights + logs.gather(-2, at)[..., 0, :]).log_softmax(-1)
+            weights = weights + logs.gather(-2, at)[..., 0, :]
         return values
 
     def move(self, places: Tensor, moves: Tensor, before: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from manyheads.attention.positions import Position
 
 Head = Literal["categorical", "mixture"]
+LARGER = 16  # times that super-resolution enlarges: each token reads the others of its block
 OF_WORDS = ("token_types", "value_embeddings", "logit_cap", "head_bias")  # network settings
 
 
@@ -73,6 +74,11 @@ class ImageData(Settings):
             yield (
                 "upscale is two sizes, of which the first divides the second, as 8:32, "
                 f"got {self.upscale}"
+            )
+        elif large > LARGER * small:
+            yield (
+                f"upscale enlarges up to {LARGER} times, {self.upscale} asks for {large // small}; "
+                f"{large // LARGER}:{large} would do"
             )
         elif self.size not in (None, large):
             yield f"upscale: {self.upscale} makes images of {large}, and size asks for {self.size}"

@@ -1,4 +1,4 @@
-"""Launch the programs of relative.py with little work for the host.
+"""Launch the programs of relative.py and block_sparse.py with little work for the host.
 
 Triton inspects every argument at each launch: on short sequences the host spends more time on that
 than the device on the work. So a layout of tensors (shapes, strides, types) is prepared once; the
