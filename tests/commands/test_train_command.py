@@ -164,7 +164,8 @@ def test_a_budget_of_minutes_chooses_the_steps_and_the_clock_stops_what_does_not
     assert told == f"{chosen} of 200 steps fit into --minutes 20, 1e+02 s each"
     assert f"steps: {chosen}\n" in (out / "recipe.yaml").read_text(encoding="utf-8")
     assert "done: `manyheads translate" in done.err
-    monkeypatch.setattr("manyheads.learn.measure_pace", lambda trainer: Pace(1e-9, 1e-9, 0))
+    # All steps are said to fit, so that the clock alone ends the run, however slow the machine.
+    monkeypatch.setattr("manyheads.learn.fit_into", lambda *told: "all steps fit")
     done = manyheads(*train, "--minutes", "0.001", "--out", tmp_path / "late")
     assert done.code == 0, done.err
     late = f"the time is up; `manyheads resume {tmp_path / 'late'}` goes on to the last step"
