@@ -247,6 +247,27 @@ class Static:
         self.forgotten, self.together = set(self.memory), 0
 
 
+class Unwritten(Static):
+    """Slots into which a kernel writes the new keys and values, while it reads the others."""
+
+    def __init__(self, places: Grid):
+        super().__init__(places)
+        self.new: KeyValue | None = None
+
+    def extend(self, layer: int, key: Tensor, value: Tensor) -> KeyValue:
+        if self.new is not None:
+            raise RuntimeError("no kernel has written the keys and values of the layer before")
+        self.new = key, value
+        return self.own[layer]
+
+    def take(self) -> KeyValue:
+        """Return the new keys and values, which the caller has to write."""
+        if self.new is None:
+            raise RuntimeError("there are no new keys and values to write")
+        taken, self.new = self.new, None
+        return taken
+
+
 class Ring(Static):
     """A ring buffer with a slot for each token that can still be seen: new ones replace the oldest.
 

@@ -11,7 +11,7 @@ B batch, S slots, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyheads.attention.cache import KeyValue, Static
+from manyheads.attention.cache import KeyValue, Static, Unwritten
 from manyheads.attention.kernels import Fastest, Kernel
 from manyheads.attention.kernels.single import Single
 from manyheads.attention.layer import Attention
@@ -40,6 +40,7 @@ from manyheads.decoding.sample import (
     pick,
     weigh_tokens,
 )
+from manyheads.modules.fused import MOST_ROWS, fuse_sublayers
 from manyheads.modules.stack import Block
 from manyheads.modules.transformer import Decoder
 
@@ -67,8 +68,9 @@ class RecordedChoice:
 class CudaGraphDecoder:
     """A decoder with a recorded step and a cache of `slots` tokens for a batch of sequences.
 
-    `compile` are options of torch.compile for the step; None records it uncompiled. Use the same
-    object again: it keeps its recordings, one for each setting of the choice.
+    `compile` are options of torch.compile for the step; None records it uncompiled. With `fuse` a
+    layer is five Triton programs where they can compute it. Use the same object again: it keeps
+    its recordings, one for each setting of the choice.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class CudaGraphDecoder:
         look_every: int = 32,
         room: int | None = None,
         compile: dict[str, Any] | None = None,
+        fuse: bool = False,
     ):
         """If attention also reads empty slots, there is a recording for every `room` slots; by
         default ROOM, or all slots if the step is compiled."""
@@ -88,8 +91,10 @@ class CudaGraphDecoder:
         for name, count in (("batch", batch), ("slots", slots), ("look_every", look_every)):
             if count < 1:
                 raise ValueError(f"{name} is 1 or more, got {count}")
+        if fuse and compile is not None:
+            raise ValueError("a step is either fused or compiled; leave out one of both")
         self.decoder, self.batch, self.slots = decoder, batch, slots
-        self.look_every, self.compile = look_every, compile
+        self.look_every, self.compile, self.fuse = look_every, compile, fuse and batch <= MOST_ROWS
         weight = next(decoder.parameters())
         self.device, layers = weight.device, [attention_of(block) for block in blocks]
         self.places = line(slots, device=self.device)
@@ -105,8 +110,12 @@ class CudaGraphDecoder:
         self.ids = torch.zeros(batch, slots, **whole)
         self.logs = torch.zeros(batch, slots, device=self.device)
         self.keys = torch.zeros(batch, slots, dtype=torch.int32, device=self.device)
-        sparing = self.reads_only_filled(layers, weight)
-        self.kernel: Kernel = Single() if sparing else decoder.stack.kernel
+        unwritten = Unwritten(self.places)
+        unwritten.own = self.kept
+        single = Single(take_new=unwritten.take) if self.fuse else Single()
+        sparing = self.reads_only_filled(layers, weight, single)
+        self.unwritten = unwritten if sparing and self.fuse else None
+        self.kernel: Kernel = single if sparing else decoder.stack.kernel
         self.room = slots if sparing else room or (ROOM if compile is None else slots)
         self.recordings: dict[tuple[int, RecordedChoice], Callable[[], None]] = {}
         self.pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
@@ -115,9 +124,11 @@ class CudaGraphDecoder:
         shape = self.batch, layer.key_heads, self.slots, layer.channels
         return torch.zeros(shape, dtype=dtype, device=self.device)
 
-    def reads_only_filled(self, layers: Sequence[Attention], weight: Tensor) -> bool:
+    def reads_only_filled(
+        self, layers: Sequence[Attention], weight: Tensor, single: Single
+    ) -> bool:
         """Whether every layer can use the kernel `Single`, which reads only filled slots."""
-        stack, single = self.decoder.stack, Single()
+        stack = self.decoder.stack
         at = Grid(self.place, (self.place,), (self.slots,))
         works = (
             layer.work(pattern, Pairs(self.batch, layer.heads, at, self.places), weight)
@@ -145,9 +156,8 @@ class CudaGraphDecoder:
             return [paper.hypothesis() for paper in papers]
         start = start.to(self.device)
         self.begin(start, how.seed, numbers, steps)
-        logits = self.compute_logits(
-            start, line(start.shape[1], device=self.device), start.shape[1]
-        )
+        at = line(start.shape[1], device=self.device)
+        logits = self.compute_logits(start, at, self.make_cache(start.shape[1]))
         bounds.check(logits.shape[1])
         self.choose(logits, rule)
         for seen in range(0, steps, self.look_every):
@@ -191,12 +201,16 @@ class CudaGraphDecoder:
         self.count.zero_()
         self.place.fill_(start.shape[1] - 1)
 
-    def compute_logits(self, ids: Tensor, at: Grid, slots: int) -> Tensor:
-        """Read ids (B, T) with the first `slots` slots of the cache; return next logits (B, V)."""
-        if len(ids) < self.batch:
-            ids = torch.cat([ids, ids[:1].expand(self.batch - len(ids), -1)])
+    def make_cache(self, slots: int) -> Static:
+        """Return a cache of the first `slots` slots."""
         cache = Static(self.first_places(slots))
         cache.own = {i: (k[:, :, :slots], v[:, :, :slots]) for i, (k, v) in self.kept.items()}
+        return cache
+
+    def compute_logits(self, ids: Tensor, at: Grid, cache: Static) -> Tensor:
+        """Read ids (B, T) and return the next logits (B, V)."""
+        if len(ids) < self.batch:
+            ids = torch.cat([ids, ids[:1].expand(self.batch - len(ids), -1)])
         states = self.decoder.states(ids, at, self.seen, cache=cache)
         return self.decoder.head(states[:, -1])
 
@@ -209,7 +223,19 @@ class CudaGraphDecoder:
     def step(self, slots: int, rule: RecordedChoice) -> None:
         """Read the last token and choose the next, all on the device."""
         at = Grid(self.place, (self.place,), (slots,))
-        self.choose(self.compute_logits(self.token, at, slots), rule)
+        cache = self.unwritten or self.make_cache(slots)
+        self.choose(self.compute_logits(self.token, at, cache), rule)
+
+    @contextmanager
+    def change_step(self) -> Iterator[None]:
+        """Change kernels and layers as they are for a step, but not for the tokens before it."""
+        with ExitStack() as changes:
+            changes.enter_context(swap_kernel(self.decoder, self.kernel))
+            apart = self.batch == 1 and self.compile is not None
+            changes.enter_context(biases_apart(self.decoder, apart))
+            if self.fuse:
+                changes.enter_context(fuse_sublayers(self.decoder.stack))
+            yield
 
     def choose(self, logits: Tensor, rule: RecordedChoice) -> None:
         """Choose a token for each sequence by its logits (B, V), and write it into the buffers."""
@@ -245,11 +271,10 @@ class CudaGraphDecoder:
             options = {"fullgraph": True, "dynamic": False, **self.compile}
             run = torch.compile(run, **options)
         if self.device.type != "cuda":
-            return run
+            return partial(self.run_plainly, run) if self.fuse else run
         buffers = self.token, self.place, self.count
         before = [buffer.clone() for buffer in buffers]
-        apart = self.batch == 1 and self.compile is not None
-        with swap_kernel(self.decoder, self.kernel), biases_apart(self.decoder, apart):
+        with self.change_step():
             aside = torch.cuda.Stream()
             aside.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(aside):
@@ -263,6 +288,11 @@ class CudaGraphDecoder:
             with torch.cuda.graph(graph, pool=self.pool):
                 run()
         return graph.replay
+
+    def run_plainly(self, run: Callable[[], None]) -> None:
+        """Run a fused step without recording it."""
+        with self.change_step():
+            run()
 
 
 def capture(run: Callable[[], None]) -> Callable[[], None]:

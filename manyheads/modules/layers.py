@@ -136,12 +136,24 @@ class GatedFeedForward(nn.Module):
         return self.out(self.dropout(self.activation(gate) * content))
 
 
+def relu2(x: Tensor) -> Tensor:
+    return F.relu(x).square()
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    return F.gelu(x, approximate="tanh")
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "relu2": relu2,
+    "gelu": F.gelu,
+    "gelu-tanh": gelu_tanh,
+    "silu": F.silu,
+}
+
 FEED_FORWARDS: dict[str, Callable[..., nn.Module]] = {
-    "relu": FeedForward,
-    "relu2": partial(FeedForward, activation=lambda x: F.relu(x).square()),
-    "gelu": partial(FeedForward, activation=F.gelu),
-    "gelu-tanh": partial(FeedForward, activation=partial(F.gelu, approximate="tanh")),
-    "silu": partial(FeedForward, activation=F.silu),
+    **{name: partial(FeedForward, activation=one) for name, one in ACTIVATIONS.items()},
     "swiglu": GatedFeedForward,
     "geglu": partial(GatedFeedForward, activation=F.gelu),
 }

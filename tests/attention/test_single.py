@@ -84,6 +84,17 @@ def test_beams_find_their_tokens_in_the_rows_of_others() -> None:
     assert not torch.allclose(found, single.one_query(query, key, value, place, None, 0.25))
 
 
+def test_new_keys_are_written_before_they_are_read() -> None:
+    query, key, value, place, _ = beams()
+    new = torch.randn(2, 3, 2, 1, 16, device=DEVICE)
+    held = [x.clone().index_copy_(2, place, one) for x, one in zip((key, value), new, strict=True)]
+    wanted = single.one_query(query, *held, place, None, 0.25)
+    found = single.write_and_ask(query, key, value, place, None, 0.25, (new[0], new[1]))
+    torch.testing.assert_close(found, wanted)
+    assert torch.equal(key, held[0])
+    assert torch.equal(value, held[1])
+
+
 @pytest.mark.skipif(
     not TRITON or os.environ.get("TRITON_INTERPRET") != "1", reason="needs Triton's interpreter"
 )
@@ -94,6 +105,24 @@ def test_the_interpreted_program_does_as_the_plain_way(elsewhere: bool) -> None:
     *inputs, rows = (x.cpu() for x in beams())
     asked = *inputs, rows if elsewhere else None, 0.25
     torch.testing.assert_close(launch(*asked), single.one_query_plainly(*asked))
+
+
+@pytest.mark.skipif(
+    not TRITON or os.environ.get("TRITON_INTERPRET") != "1", reason="needs Triton's interpreter"
+)
+@pytest.mark.parametrize("place", [0, 30, 39])
+def test_the_interpreted_program_writes_new_keys(place: int) -> None:
+    from manyheads.attention.kernels.triton.single import launch
+
+    query, key, value, at, _ = (x.cpu() for x in beams())
+    at.fill_(place)
+    new = torch.randn(2, 3, 2, 1, 16)
+    held = [x.clone().index_copy_(2, at, one) for x, one in zip((key, value), new, strict=True)]
+    wanted = single.one_query_plainly(query, *held, at, None, 0.25)
+    found = launch(query, key, value, at, None, 0.25, (new[0], new[1]))
+    torch.testing.assert_close(found, wanted)
+    assert torch.equal(key, held[0])
+    assert torch.equal(value, held[1])
 
 
 @cuda

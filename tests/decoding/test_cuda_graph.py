@@ -70,6 +70,31 @@ def test_so_they_are_whatever_says_where_a_token_is(position: Any) -> None:
     assert CudaGraphDecoder(network, 5, 30, room=8).sample(prompts(), BOUNDS) == wanted
 
 
+@pytest.mark.parametrize("how", CHOICES, ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"position": "Rotary()", "norm": "rms", "feed_forward": "swiglu", "bias": False},
+        {"position": "RelativeBias()", "key_heads": 1, "value_embeddings": 1},  # not by `Single`
+    ],
+    ids=str,
+)
+def test_a_fused_step_chooses_the_same_tokens(changes: dict[str, Any], how: Sampling) -> None:
+    network = writer(replace(NETWORK, **changes), torch.float32)
+    wanted = sample(CachedStep(network), prompts(), BOUNDS, how)
+    recorder = CudaGraphDecoder(network, 6, 30, look_every=7, fuse=True)
+    assert (recorder.unwritten is None) == ("RelativeBias()" in changes.values())
+    assert [one.ids for one in recorder.sample(prompts(), BOUNDS, how)] == [
+        one.ids for one in wanted
+    ]
+
+
+def test_a_step_is_not_both_fused_and_compiled() -> None:
+    with pytest.raises(ValueError, match="a step is either fused or compiled; leave out one"):
+        CudaGraphDecoder(writer(), 1, 9, compile={}, fuse=True)
+
+
 def test_some_sequences_stop_and_some_do_not() -> None:
     """What the tests above compare has both."""
     found = sample(CachedStep(writer()), prompts(), BOUNDS, CHOICES[0])
@@ -196,18 +221,28 @@ def test_what_cannot_be_recorded_is_refused(asked: Any, sentence: str) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="records on CUDA")
 @pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning")  # what inductor says
 @pytest.mark.parametrize(
-    ("compile", "batch", "window"),
-    [(None, 1, 0), (None, 5, 0), (None, 5, 6), ({}, 1, 0), ({}, 5, 0)],
+    ("options", "batch", "window"),
+    [
+        ({}, 1, 0),
+        ({}, 5, 0),
+        ({}, 5, 6),
+        ({"compile": {}}, 1, 0),
+        ({"compile": {}}, 5, 0),
+        ({"fuse": True}, 1, 0),
+        ({"fuse": True}, 5, 0),
+        ({"fuse": True}, 5, 6),
+    ],
+    ids=str,
 )
 def test_on_cuda_a_recording_writes_the_same(
-    compile: dict[str, Any] | None, batch: int, window: int
+    options: dict[str, Any], batch: int, window: int
 ) -> None:
     network = writer(
         replace(NETWORK, pattern=f"Window({window - 1})" if window else "Everything()"),
         torch.float32,
     )
     wanted = sample(CachedStep(network), prompts(batch), BOUNDS, CHOICES[1])
-    recorder = CudaGraphDecoder(network.cuda(), batch, 30, compile=compile)
+    recorder = CudaGraphDecoder(network.cuda(), batch, 30, **options)
     assert (recorder.kernel.name == "single") == (window == 0)
     for _ in range(2):
         found = recorder.sample(prompts(batch).cuda(), BOUNDS, CHOICES[1])

@@ -5,7 +5,8 @@ B batch, H heads, G key/value heads, S slots, C channels of one head.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -22,22 +23,24 @@ from manyheads.attention.kernels.base import (
 from manyheads.attention.patterns import Causal
 from manyheads.attention.places import Grid
 
+TakeNew: TypeAlias = Callable[[], tuple[Tensor, Tensor]]
 ABLE: frozenset[Feature] = frozenset({"gradient"})  # requested unless gradients are turned off
 
 
 class Single:
     """A Triton kernel on CUDA, forward only: it reads on the device how far a cache is filled.
 
-    `choose` does not consider it, since only a recorded step gains from it. With `rows` it also
-    runs on a CPU, in plain torch, so that a recorded step can be tested there.
+    `choose` does not consider it, since only a recorded step gains from it. With `rows` or
+    `take_new` it also runs on a CPU, in plain torch, so that a recorded step can be tested there.
     """
 
     name = "single"
 
-    def __init__(self, rows: Tensor | None = None):
+    def __init__(self, rows: Tensor | None = None, take_new: TakeNew | None = None):
         """`rows` (B, S) says for each sequence and slot which row of the cache holds the token:
-        reordering beams then moves a table of indices and no keys."""
-        self.rows = rows
+        reordering beams then moves a table of indices and no keys. `take_new` returns the
+        new keys and values of an `Unwritten` cache, which are written while it is read."""
+        self.rows, self.take_new = rows, take_new
 
     def refuses(self, work: Work) -> str:
         if reason := find_missing_feature(work, ABLE):
@@ -49,8 +52,8 @@ class Single:
             return "it takes one query, over slots in their order from the first on"
         if work.dtype == torch.float64:
             return "it computes in 32 bits, these tensors have 64"
-        plain = self.rows is not None and work.device.type == "cpu"
-        return "" if plain else lacks_triton(work)
+        told = self.rows is not None or self.take_new is not None
+        return "" if told and work.device.type == "cpu" else lacks_triton(work)
 
     def cost(self, work: Work) -> float:
         return 0.5
@@ -64,7 +67,30 @@ class Single:
     ) -> Tensor:
         place, rows = plan.form
         scale = how.score.scale(key.shape[-1])
-        return one_query(how.score.query(query), key, value, place, rows, scale)
+        asked = how.score.query(query), key, value, place, rows, scale
+        if self.take_new is None:
+            return one_query(*asked)
+        return write_and_ask(*asked, self.take_new())
+
+
+def write_and_ask(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    place: Tensor,
+    rows: Tensor | None,
+    scale: float,
+    new: tuple[Tensor, Tensor],
+) -> Tensor:
+    """Write new keys and values (B, G, 1, C) into the cache at `place` (1,), then do as one_query:
+    in one program on CUDA."""
+    if query.is_cuda:
+        from manyheads.attention.kernels.triton.single import launch
+
+        return launch(query, key, value, place, rows, scale, new)
+    for slots, one in zip((key, value), new, strict=True):
+        slots.index_copy_(2, place, one)
+    return one_query(query, key, value, place, rows, scale)
 
 
 @torch.library.custom_op(

@@ -19,10 +19,13 @@ KEYS = 128  # read at once
 def attend(  # type: ignore[no-untyped-def]
     query, key, value, out, place, rows, scale, heads, groups, channels,
     query_batch, query_head, key_batch, key_head, key_slot, value_batch, value_head, value_slot,
-    place_batch, rows_batch,
+    place_batch, rows_batch, new_key, new_value, new_key_batch, new_key_head, new_value_batch,
+    new_value_head,
     KEYS: tl.constexpr, WIDTH: tl.constexpr, ELSEWHERE: tl.constexpr,  # noqa: N803
+    WRITES: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    """One program for each head of each sequence: online softmax over blocks of keys."""
+    """One program for each head of each sequence: online softmax over blocks of keys. If it WRITES,
+    the new key and value are not in the cache yet."""
     row = tl.program_id(0)
     b = (row // heads).to(tl.int64)
     h = row % heads
@@ -36,6 +39,19 @@ def attend(  # type: ignore[no-untyped-def]
     best = tl.full([], -float("inf"), tl.float32)
     total = tl.full([], 0.0, tl.float32)
     mixed = tl.zeros([WIDTH], tl.float32)
+    if WRITES:
+        filled -= 1
+        g = h // groups
+        own_key = tl.load(new_key + b * new_key_batch + g * new_key_head + c, mask=real, other=0.0)
+        own = tl.load(
+            new_value + b * new_value_batch + g * new_value_head + c, mask=real, other=0.0
+        )
+        if h % groups == 0:  # the first of the heads that share it
+            tl.store(key + b * key_batch + filled * key_slot + c, own_key, mask=real)
+            tl.store(value + b * value_batch + filled * value_slot + c, own, mask=real)
+        best = tl.sum(own_key.to(tl.float32) * asked, 0)
+        total += 1.0
+        mixed += own.to(tl.float32)
     for start in range(0, filled, KEYS):
         slot = start + tl.arange(0, KEYS)
         there = slot < filled
@@ -43,10 +59,10 @@ def attend(  # type: ignore[no-untyped-def]
         held = b + tl.zeros([KEYS], tl.int64)  # the row of the cache that holds the token
         if ELSEWHERE:
             held = tl.load(rows + b * rows_batch + slot, mask=there, other=0).to(tl.int64)
-        at = (held * key_batch + slot * key_slot)[:, None] + c[None, :]
-        keys = tl.load(key + at, mask=inside, other=0.0)
-        at = (held * value_batch + slot * value_slot)[:, None] + c[None, :]
-        values = tl.load(value + at, mask=inside, other=0.0)
+        here = (held * key_batch + slot * key_slot)[:, None] + c[None, :]
+        keys = tl.load(key + here, mask=inside, other=0.0)
+        here = (held * value_batch + slot * value_slot)[:, None] + c[None, :]
+        values = tl.load(value + here, mask=inside, other=0.0)
         scores = tl.sum(keys.to(tl.float32) * asked[None, :], 1)
         scores = tl.where(there, scores, -float("inf"))
         higher = tl.maximum(best, tl.max(scores, 0))
@@ -62,11 +78,23 @@ attend_on_device = triton.jit(attend)
 
 
 def launch(
-    query: Tensor, key: Tensor, value: Tensor, place: Tensor, rows: Tensor | None, scale: float
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    place: Tensor,
+    rows: Tensor | None,
+    scale: float,
+    new: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
-    """(B, H, 1, C), two of (B, G, S, C), place (1,) or (B, 1), rows (B, S) -> (B, H, 1, C)"""
+    """(B, H, 1, C), two of (B, G, S, C), place (1,) or (B, 1), rows (B, S) -> (B, H, 1, C)
+
+    `new` are keys and values (B, G, 1, C), which are written into the cache at their place.
+    """
     batch, heads, _, channels = query.shape
-    query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
+    if new is None:  # with new ones a copy would be written into
+        key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (key, value))
+    query = query if query.stride(-1) == 1 else query.contiguous()
+    new_key, new_value = (key, value) if new is None else new
     out = query.new_empty(batch, heads, 1, channels)
     attend_on_device[(batch * heads,)](
         *(query, key, value, out, place, place if rows is None else rows),
@@ -76,7 +104,9 @@ def launch(
         *value.stride()[:3],
         place.stride(0) if place.dim() == 2 and len(place) > 1 else 0,
         0 if rows is None else rows.stride(0),
+        *(new_key, new_value, *new_key.stride()[:2], *new_value.stride()[:2]),
         KEYS=KEYS,
+        WRITES=new is not None,
         ELSEWHERE=rows is not None,
         WIDTH=triton.next_power_of_2(channels),
         num_warps=8,

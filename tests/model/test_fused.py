@@ -1,0 +1,170 @@
+"""Sublayers whose norms, products and residual connections are one program each.
+
+The Triton programs run where there is a GPU, or on a CPU in Triton's interpreter.
+"""
+
+import copy
+import os
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from manyheads import Causal, Decoder, Embedding, Growing, Stack, Tied, Tokens, line
+from manyheads.attention.positions import Rotary
+from manyheads.modules.config import TransformerConfig
+from manyheads.modules.fused import (
+    TRITON,
+    FusedLinear,
+    can_fuse,
+    compute_plainly,
+    fuse_sublayers,
+)
+from manyheads.modules.layers import ACTIVATIONS
+
+INTERPRETED = TRITON and os.environ.get("TRITON_INTERPRET") == "1"
+runs = pytest.mark.skipif(
+    not (INTERPRETED or torch.cuda.is_available()),
+    reason="needs a CUDA device, or Triton's interpreter",
+)
+HALF = torch.float16 if INTERPRETED else torch.bfloat16  # the interpreter multiplies no bfloat16
+DEVICE = "cpu" if INTERPRETED or not torch.cuda.is_available() else "cuda"
+
+
+def make_layer(
+    width: int, outputs: int, norm: str = "", activation: str = "", gated: bool = False
+) -> FusedLinear:
+    torch.manual_seed(width + outputs)
+    linear = nn.Linear(width, outputs * (2 if gated else 1), device=DEVICE)
+    made: Any = {"": None, "layer": nn.LayerNorm(width), "rms": nn.RMSNorm(width, 1e-6)}[norm]
+    if made is not None:
+        for weight in made.to(DEVICE).parameters():
+            nn.init.normal_(weight, 1.0)
+    return FusedLinear(linear.weight.data, linear.bias.data, made, activation, gated)
+
+
+def in_dtype(layer: FusedLinear, dtype: torch.dtype) -> FusedLinear:
+    norm = None if layer.norm is None else copy.deepcopy(layer.norm).to(dtype)
+    assert layer.bias is not None
+    return layer._replace(weight=layer.weight.to(dtype), bias=layer.bias.to(dtype), norm=norm)
+
+
+@runs
+@torch.no_grad()
+@pytest.mark.parametrize("rows", [1, 3, 64])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"norm": "layer"},
+        {"norm": "rms"},
+        *({"norm": "rms", "activation": name} for name in ACTIVATIONS),
+        {"norm": "layer", "activation": "silu", "gated": True},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("width", [48, 160])
+def test_the_program_is_equal_to_the_definition(
+    rows: int, options: dict[str, Any], width: int
+) -> None:
+    from manyheads.modules.triton_linear import launch
+
+    layer = make_layer(width, 36, **options)
+    x, residual = torch.randn(rows, width, device=DEVICE), torch.randn(rows, 36, device=DEVICE)
+    for one in (layer, layer._replace(bias=None)):
+        found = launch(one, x, residual)
+        torch.testing.assert_close(found, compute_plainly(one, x, residual), atol=2e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        launch(layer, x, None), compute_plainly(layer, x, None), atol=2e-5, rtol=1e-5
+    )
+
+
+@runs
+@torch.no_grad()
+@pytest.mark.parametrize("rows", [1, 20])
+def test_in_16_bits_it_is_as_exact_as_the_modules(rows: int) -> None:
+    from manyheads.modules.triton_linear import launch
+
+    layer = in_dtype(make_layer(64, 40, "layer", "gelu", gated=True), HALF)
+    x, residual = (torch.randn(rows, n, device=DEVICE, dtype=HALF) for n in (64, 40))
+    found, plain = launch(layer, x, residual), compute_plainly(layer, x, residual)
+    exact = compute_plainly(in_dtype(layer, torch.float64), x.double(), residual.double())
+    assert found.dtype == HALF
+    assert (found - exact).norm() < 1.2 * (plain - exact).norm()
+
+
+@runs
+@torch.no_grad()
+@pytest.mark.parametrize("rows", [1, 5])
+def test_a_large_mean_does_not_hide_what_is_spread_around_it(rows: int) -> None:
+    from manyheads.modules.triton_linear import launch
+
+    layer = make_layer(64, 16, "layer")
+    x = torch.randn(rows, 64, device=DEVICE) + 1000
+    exact = compute_plainly(in_dtype(layer, torch.float64), x.double(), None)
+    torch.testing.assert_close(launch(layer, x, None).double(), exact, atol=2e-2, rtol=1e-3)
+
+
+@runs
+@torch.no_grad()
+def test_a_row_does_not_depend_on_its_neighbours() -> None:
+    from manyheads.modules.triton_linear import launch
+
+    layer = make_layer(48, 36, "layer", "relu")
+    x = torch.randn(8, 48, device=DEVICE)
+    among = launch(layer, x, None)
+    for i in range(8):
+        alone = torch.zeros_like(x)
+        alone[i] = x[i]
+        assert torch.equal(launch(layer, alone, None)[i], among[i])
+
+
+def make_decoder(**options: Any) -> Decoder:
+    torch.manual_seed(0)
+    config = TransformerConfig(width=32, depth=2, heads=4, ffn_width=64, dropout=0.1, **options)
+    words = Embedding(50, 32)
+    made = Decoder(words, Stack.of(config, Causal(), relative=Rotary()), Tied(words))
+    return made.to(DEVICE).eval()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"norm": "rms", "feed_forward": "swiglu", "bias": False},
+        {"norm": "layer", "feed_forward": "gelu-tanh"},
+        {"feed_forward": "relu2", "qk_norm": True, "key_heads": 2, "residual_scalars": True},
+        {"norm_position": "post"},
+    ],
+    ids=str,
+)
+def test_a_fused_network_computes_what_it_computed(options: dict[str, Any]) -> None:
+    decoder = make_decoder(**options)
+    ids, cache = torch.randint(50, (3, 6), device=DEVICE), Growing()
+    whole = decoder(Tokens(ids, line(6, device=DEVICE)))
+    names = [name for name, _ in decoder.named_parameters()]
+    with fuse_sublayers(decoder.stack):
+        steps = [
+            decoder(Tokens(ids[:, i : i + 1], line(1, start=i, device=DEVICE)), cache=cache)
+            for i in range(6)
+        ]
+    torch.testing.assert_close(torch.cat(steps, 1), whole, atol=1e-4, rtol=1e-4)
+    assert [name for name, _ in decoder.named_parameters()] == names
+    assert not any("forward" in vars(one) for one in decoder.modules())
+
+
+def test_what_the_programs_do_not_compute_stays_as_it_is() -> None:
+    decoder = make_decoder()
+    sublayer = next(decoder.stack.blocks[0].children())
+    assert can_fuse(sublayer)
+    with torch.autocast(DEVICE, torch.bfloat16):
+        assert not can_fuse(sublayer)
+    assert not can_fuse(next(make_decoder(norm_position="post").stack.blocks[0].children()))
+    assert not can_fuse(next(decoder.train().stack.blocks[0].children()))
+    decoder.eval().stack.blocks[0].feed_forward.part.activation = torch.tanh
+    assert not can_fuse(decoder.stack.blocks[0].feed_forward)
+    handle = sublayer.register_forward_hook(lambda *told: None)
+    assert not can_fuse(sublayer)
+    handle.remove()
+    assert can_fuse(sublayer)
