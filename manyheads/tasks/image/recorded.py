@@ -8,7 +8,8 @@ B images, N tokens, P values of a token, F tokens read for each token.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from contextlib import nullcontext
+from functools import cached_property, partial
 from random import Random
 from typing import cast
 
@@ -23,6 +24,7 @@ from manyheads.attention.places import Grid, Pairs
 from manyheads.decoding.config import Sampling
 from manyheads.decoding.cuda_graph import attention_of, swap_kernel, weigh_on_device
 from manyheads.decoding.sample import as_keys, draw_key, make_noise, pick_first
+from manyheads.modules.fused import MOST_ROWS, fuse_sublayers
 from manyheads.modules.stack import Block
 from manyheads.tasks.image.codec import PixelCodec
 from manyheads.tasks.image.network import PixelNetwork
@@ -40,7 +42,10 @@ class ImageRecorder:
         condition: Tensor | None,
         how: Sampling,
         batch: int,
+        fuse: bool = False,
     ):
+        """`fuse`: a layer is a few Triton programs where they can compute it."""
+        self.fuse = fuse and batch <= MOST_ROWS
         self.network, self.codec, self.how = network, codec, how
         device = network.nearby.device
         self.places, _ = codec.on(device)
@@ -139,9 +144,10 @@ class ImageRecorder:
     def record(self, step: Callable[[], None]) -> Callable[[], None]:
         """Record a step as a CUDA graph and return its replay; elsewhere return the step itself."""
         if not self.place.is_cuda:
-            return step
-        before = self.place.clone()
-        with swap_kernel(self.network.writer, self.choose_kernel()):
+            return partial(self.run_fused, step) if self.fuse else step
+        before, stack = self.place.clone(), self.network.writer.stack
+        fused = fuse_sublayers(stack) if self.fuse else nullcontext()
+        with swap_kernel(self.network.writer, self.choose_kernel()), fused:
             aside = torch.cuda.Stream()
             aside.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(aside):
@@ -154,6 +160,10 @@ class ImageRecorder:
                 step()
         self.place.copy_(before)
         return graph.replay
+
+    def run_fused(self, step: Callable[[], None]) -> None:
+        with fuse_sublayers(self.network.writer.stack):
+            step()
 
     def choose_kernel(self) -> Fastest | Single:
         """Return a kernel that reads only the filled part of the cache, if it fits all layers."""
