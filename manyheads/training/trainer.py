@@ -338,7 +338,8 @@ class Trainer:
             key=lambda one: (-one[0], losses.get(one[1], math.inf), -one[1]),
         )
         kept = ranked[: self.training.average]
-        self.state.worse = 0 if kept[0] == this else self.state.worse + 1
+        # Counted anew, for the same reason.
+        self.state.worse = sum(at > kept[0][1] for at in validations)
         if this in kept:
             self.state.best = kept
             self.run.keep(step, self.learner.weights())

@@ -249,6 +249,23 @@ def test_of_equal_scores_the_lower_loss_is_the_better_then_the_later_step(tmp_pa
     assert best == [(1, 0), (2, 0), (2, 1), (4, 0)]
 
 
+def test_patience_counts_by_the_measure_that_a_run_goes_on_with(tmp_path: Path) -> None:
+    trainer = weighing(Run(tmp_path / "run"), replace(OFTEN, average=1))
+    validations = {}
+    for step, score, loss in ((1, 3.0, 5.0), (2, 2.0, 4.0), (3, 1.0, 3.0)):
+        trainer.learner.taken = step
+        validations[step] = {"score": score, "loss": loss}
+        trainer.rank(validations)
+    assert trainer.state.worse == 2
+    trainer.training = replace(trainer.training, best_by="loss")
+    trainer.learner.taken = 4
+    trainer.rank({**validations, 4: {"score": 0.0, "loss": 3.5}})
+    assert (trainer.state.best_step, trainer.state.worse) == (4, 0), "of those that are kept"
+    trainer.learner.taken = 5
+    trainer.rank({**validations, 4: {"score": 0.0, "loss": 3.5}, 5: {"score": 9.0, "loss": 6.0}})
+    assert trainer.state.worse == 1
+
+
 class Mute(Weighing):
     """Whatever it writes is worth nothing, while it learns."""
 
