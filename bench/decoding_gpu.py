@@ -36,9 +36,10 @@ def sources_of(batch: int, vocabulary: int) -> list[list[int]]:
     return torch.randint(4, vocabulary, (batch, READ - 1), generator=chance).tolist()
 
 
-def our_writer(size: Size, device: torch.device) -> Callable[[int, int], Any]:
+def our_writer(size: Size, device: torch.device, fused: bool) -> Callable[[int, int], Any]:
     torch.manual_seed(0)
     network: Any = ours(size, device)[0].eval().to(torch.bfloat16)
+    network.decoder.stack.fused = fused
 
     def write(batch: int, beam: int) -> Any:
         how = DecodingConfig(beam=beam, min_new_tokens=WRITTEN, max_new_tokens=WRITTEN)
@@ -80,12 +81,13 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     options.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options.add_argument("--json", type=Path, help="keep the figures in this file")
+    options.add_argument("--fused", action="store_true", help="ours by fused programs")
     options.add_argument("--quick", action="store_true", help="toy sizes, to see that it runs")
     asked = options.parse_args()
     device = torch.device(asked.device)
     size = replace(TOY, length=64) if asked.quick else Size(length=64)
     batches, times = ((1, 3), 1) if asked.quick else (BATCHES, 3)
-    writers = {"ours": our_writer(size, device)}
+    writers = {"ours": our_writer(size, device, asked.fused)}
     try:
         writers["Marian"] = their_writer(size, device)
     except ModuleNotFoundError as missing:

@@ -268,8 +268,9 @@ def draw_rows(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     row = {"part": "sampling", "batch": batch}
     anew = batch / read_anew(model, batch)
     yield {**row, "name": "all read anew", "images_per_second": anew}
-    for name, fuse in (("with a cache", False), ("with a cache, fused", True)):
-        recorder = ImageRecorder(network, codec, condition, Sampling(), batch, fuse)
+    for name, fused in (("with a cache", False), ("with a cache, fused", True)):
+        network.writer.stack.fused = fused
+        recorder = ImageRecorder(network, codec, condition, Sampling(), batch)
         times = []
         for first in range(0, 2 * batch if asked.quick else 4 * batch, batch):
             settle(device)

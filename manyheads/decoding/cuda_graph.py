@@ -40,7 +40,7 @@ from manyheads.decoding.sample import (
     pick,
     weigh_tokens,
 )
-from manyheads.modules.fused import MOST_ROWS, fuse_sublayers
+from manyheads.modules.fused import fuse_sublayers, is_fused
 from manyheads.modules.stack import Block
 from manyheads.modules.transformer import Decoder
 
@@ -68,9 +68,9 @@ class RecordedChoice:
 class CudaGraphDecoder:
     """A decoder with a recorded step and a cache of `slots` tokens for a batch of sequences.
 
-    `compile` are options of torch.compile for the step; None records it uncompiled. With `fuse` a
-    layer is five Triton programs where they can compute it. Use the same object again: it keeps
-    its recordings, one for each setting of the choice.
+    `compile` are options of torch.compile for the step; None records it uncompiled. Without it,
+    the layers of a stack that is `fused` are five Triton programs each. Use the same object again:
+    it keeps its recordings, one for each setting of the choice.
     """
 
     def __init__(
@@ -82,7 +82,6 @@ class CudaGraphDecoder:
         look_every: int = 32,
         room: int | None = None,
         compile: dict[str, Any] | None = None,
-        fuse: bool = False,
     ):
         """If attention also reads empty slots, there is a recording for every `room` slots; by
         default ROOM, or all slots if the step is compiled."""
@@ -91,10 +90,9 @@ class CudaGraphDecoder:
         for name, count in (("batch", batch), ("slots", slots), ("look_every", look_every)):
             if count < 1:
                 raise ValueError(f"{name} is 1 or more, got {count}")
-        if fuse and compile is not None:
-            raise ValueError("a step is either fused or compiled; leave out one of both")
         self.decoder, self.batch, self.slots = decoder, batch, slots
-        self.look_every, self.compile, self.fuse = look_every, compile, fuse and batch <= MOST_ROWS
+        self.look_every, self.compile = look_every, compile
+        self.fused = compile is None and is_fused(decoder, batch)
         weight = next(decoder.parameters())
         self.device, layers = weight.device, [attention_of(block) for block in blocks]
         self.places = line(slots, device=self.device)
@@ -112,9 +110,9 @@ class CudaGraphDecoder:
         self.keys = torch.zeros(batch, slots, dtype=torch.int32, device=self.device)
         unwritten = Unwritten(self.places)
         unwritten.own = self.kept
-        single = Single(take_new=unwritten.take) if self.fuse else Single()
+        single = Single(take_new=unwritten.take) if self.fused else Single()
         sparing = self.reads_only_filled(layers, weight, single)
-        self.unwritten = unwritten if sparing and self.fuse else None
+        self.unwritten = unwritten if sparing and self.fused else None
         self.kernel: Kernel = single if sparing else decoder.stack.kernel
         self.room = slots if sparing else room or (ROOM if compile is None else slots)
         self.recordings: dict[tuple[int, RecordedChoice], Callable[[], None]] = {}
@@ -233,8 +231,8 @@ class CudaGraphDecoder:
             changes.enter_context(swap_kernel(self.decoder, self.kernel))
             apart = self.batch == 1 and self.compile is not None
             changes.enter_context(biases_apart(self.decoder, apart))
-            if self.fuse:
-                changes.enter_context(fuse_sublayers(self.decoder.stack))
+            if self.fused:
+                changes.enter_context(fuse_sublayers(self.decoder, self.batch))
             yield
 
     def choose(self, logits: Tensor, rule: RecordedChoice) -> None:
@@ -271,7 +269,7 @@ class CudaGraphDecoder:
             options = {"fullgraph": True, "dynamic": False, **self.compile}
             run = torch.compile(run, **options)
         if self.device.type != "cuda":
-            return partial(self.run_plainly, run) if self.fuse else run
+            return partial(self.run_plainly, run) if self.fused else run
         buffers = self.token, self.place, self.count
         before = [buffer.clone() for buffer in buffers]
         with self.change_step():

@@ -26,6 +26,7 @@ from manyheads.attention.patterns import Everything, Lengths
 from manyheads.attention.places import Grid, Pairs, Places, line
 from manyheads.decoding.bounds import find_room
 from manyheads.decoding.cuda_graph import capture, swap_kernel
+from manyheads.modules.fused import fuse_sublayers
 from manyheads.modules.layers import Sublayer
 from manyheads.modules.stack import Block, Memory
 from manyheads.modules.transformer import Decoder
@@ -130,7 +131,8 @@ class GraphedRows:
         """Return states and logits; each recording has its own tensors for them."""
         self.lineage.index_copy_(1, self.place.flatten(), self.writers)
         tokens = self.ids, self.at, Everything()
-        states = self.decoder.states(*tokens, None, self.memory, self.cache)
+        with fuse_sublayers(self.decoder, len(self.ids)):
+            states = self.decoder.states(*tokens, None, self.memory, self.cache)
         return states, self.decoder.head(states)[:, -1]
 
     def put(self, ids: Tensor, place: int) -> None:

@@ -186,7 +186,7 @@ KEPT: WeakKeyDictionary[nn.Module, Recordings] = WeakKeyDictionary()
 def find_recording(decoder: Decoder, size: StepSize, step: Any = None) -> GraphedRows:
     """Return a free recording of this size; new ones are made if the weights have moved, as after
     `.to()`."""
-    places = list_weights(decoder)
+    places = (*list_weights(decoder), int(decoder.stack.fused))
     if decoder not in KEPT or KEPT[decoder].places != places:
         KEPT[decoder] = Recordings(places)
     return KEPT[decoder].find(decoder, size, step)

@@ -86,15 +86,23 @@ class FusedSublayer:
         return self.back(x, self.x)
 
 
-@contextmanager
-def fuse_sublayers(stack: Stack) -> Iterator[None]:
-    """Compute the sublayers of a stack by fewer programs; those that they cannot compute, plainly.
+def is_fused(network: nn.Module, rows: int) -> bool:
+    """Whether this network computes steps of so many tokens by fewer programs."""
+    stack = getattr(network, "stack", None)
+    return isinstance(stack, Stack) and stack.fused and rows <= MOST_ROWS
 
-    For steps of up to MOST_ROWS tokens without gradients. The memory of cross-attention is not
-    read meanwhile: its keys and values are in the cache.
+
+@contextmanager
+def fuse_sublayers(network: nn.Module, rows: int) -> Iterator[None]:
+    """If the network's stack is `fused`, compute its sublayers by fewer programs in steps of `rows`
+    tokens; those that they cannot compute, plainly.
+
+    For steps without gradients. The memory of cross-attention is not read meanwhile: its keys and
+    values are in the cache.
     """
     changed: list[Any] = []
-    for block in cast(list[Block], stack.blocks):
+    blocks = cast(Any, network).stack.blocks if is_fused(network, rows) else ()
+    for block in cast(list[Block], blocks):
         for sublayer in (part for part in block.children() if can_fuse(part)):
             fused = FusedSublayer(cast(Sublayer, sublayer))
             replaced = [(sublayer, fused.forward)]

@@ -69,7 +69,9 @@ class Block(nn.Module):
 
 
 class Stack(nn.Module):
-    """Embeddings and places in, states out; `kernel` computes attention and may be swapped."""
+    """Embeddings and places in, states out; `kernel` computes attention and may be swapped, and
+    `fused` may be set.
+    """
 
     def __init__(
         self,
@@ -115,6 +117,7 @@ class Stack(nn.Module):
         self.returns = nn.Parameter(torch.zeros(depth)) if scalars else None
         self.value_tables = value_tables
         self.kernel: Kernel = named_kernel(kernel or "fastest")
+        self.fused = False  # whether recorded steps use the programs of modules/fused.py
 
     def forward(
         self,

@@ -83,16 +83,12 @@ def test_so_they_are_whatever_says_where_a_token_is(position: Any) -> None:
 def test_a_fused_step_chooses_the_same_tokens(changes: dict[str, Any], how: Sampling) -> None:
     network = writer(replace(NETWORK, **changes), torch.float32)
     wanted = sample(CachedStep(network), prompts(), BOUNDS, how)
-    recorder = CudaGraphDecoder(network, 6, 30, look_every=7, fuse=True)
+    network.stack.fused = True
+    recorder = CudaGraphDecoder(network, 6, 30, look_every=7)
     assert (recorder.unwritten is None) == ("RelativeBias()" in changes.values())
     assert [one.ids for one in recorder.sample(prompts(), BOUNDS, how)] == [
         one.ids for one in wanted
     ]
-
-
-def test_a_step_is_not_both_fused_and_compiled() -> None:
-    with pytest.raises(ValueError, match="a step is either fused or compiled; leave out one"):
-        CudaGraphDecoder(writer(), 1, 9, compile={}, fuse=True)
 
 
 def test_some_sequences_stop_and_some_do_not() -> None:
@@ -221,28 +217,28 @@ def test_what_cannot_be_recorded_is_refused(asked: Any, sentence: str) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="records on CUDA")
 @pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning")  # what inductor says
 @pytest.mark.parametrize(
-    ("options", "batch", "window"),
+    ("compile", "fused", "batch", "window"),
     [
-        ({}, 1, 0),
-        ({}, 5, 0),
-        ({}, 5, 6),
-        ({"compile": {}}, 1, 0),
-        ({"compile": {}}, 5, 0),
-        ({"fuse": True}, 1, 0),
-        ({"fuse": True}, 5, 0),
-        ({"fuse": True}, 5, 6),
+        (None, False, 1, 0),
+        (None, False, 5, 0),
+        (None, False, 5, 6),
+        ({}, False, 1, 0),
+        ({}, False, 5, 0),
+        (None, True, 1, 0),
+        (None, True, 5, 0),
+        (None, True, 5, 6),
     ],
-    ids=str,
 )
 def test_on_cuda_a_recording_writes_the_same(
-    options: dict[str, Any], batch: int, window: int
+    compile: dict[str, Any] | None, fused: bool, batch: int, window: int
 ) -> None:
     network = writer(
         replace(NETWORK, pattern=f"Window({window - 1})" if window else "Everything()"),
         torch.float32,
     )
     wanted = sample(CachedStep(network), prompts(batch), BOUNDS, CHOICES[1])
-    recorder = CudaGraphDecoder(network.cuda(), batch, 30, **options)
+    network.stack.fused = fused
+    recorder = CudaGraphDecoder(network.cuda(), batch, 30, compile=compile)
     assert (recorder.kernel.name == "single") == (window == 0)
     for _ in range(2):
         found = recorder.sample(prompts(batch).cuda(), BOUNDS, CHOICES[1])

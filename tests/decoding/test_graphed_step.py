@@ -33,8 +33,10 @@ def assert_same(found: list[Any], wanted: list[Any]) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("kind", TRANSFORMERS)
-def test_each_strategy_writes_the_same(kind: str, device: str) -> None:
+@pytest.mark.parametrize("fused", [False, True])
+def test_each_strategy_writes_the_same(kind: str, device: str, fused: bool) -> None:
     network, memory = on(device, kind)
+    cast(Decoder, network.decoder).stack.fused = fused
     start, bounds, how = begin(COUNT).to(device), Bounds(STOP, LONGEST), Sampling(temperature=1.0)
 
     def steps() -> tuple[GraphedStep, CachedStep]:
@@ -72,7 +74,10 @@ def test_a_recording_is_made_once_and_anew_for_other_weights() -> None:
     first = find_recording(decoder, size)
     assert find_recording(decoder, size) is first
     decoder.float()
-    assert find_recording(decoder, size) is not first
+    second = find_recording(decoder, size)
+    assert second is not first
+    decoder.stack.fused = True
+    assert find_recording(decoder, size) not in (first, second)
     assert len(KEPT[decoder].held) == 1
 
 

@@ -15,6 +15,7 @@ from manyheads import Causal, Decoder, Embedding, Growing, Stack, Tied, Tokens, 
 from manyheads.attention.positions import Rotary
 from manyheads.modules.config import TransformerConfig
 from manyheads.modules.fused import (
+    MOST_ROWS,
     TRITON,
     FusedLinear,
     can_fuse,
@@ -143,15 +144,24 @@ def test_a_fused_network_computes_what_it_computed(options: dict[str, Any]) -> N
     decoder = make_decoder(**options)
     ids, cache = torch.randint(50, (3, 6), device=DEVICE), Growing()
     whole = decoder(Tokens(ids, line(6, device=DEVICE)))
-    names = [name for name, _ in decoder.named_parameters()]
-    with fuse_sublayers(decoder.stack):
+    names = [*decoder.state_dict()]
+    decoder.stack.fused = True
+    with fuse_sublayers(decoder, 3):
         steps = [
             decoder(Tokens(ids[:, i : i + 1], line(1, start=i, device=DEVICE)), cache=cache)
             for i in range(6)
         ]
     torch.testing.assert_close(torch.cat(steps, 1), whole, atol=1e-4, rtol=1e-4)
-    assert [name for name, _ in decoder.named_parameters()] == names
+    assert [*decoder.state_dict()] == names
     assert not any("forward" in vars(one) for one in decoder.modules())
+
+
+def test_only_a_small_step_of_a_fused_stack_is_changed() -> None:
+    decoder = make_decoder()
+    for fused, rows, changed in ((False, 1, False), (True, MOST_ROWS, True), (True, 65, False)):
+        decoder.stack.fused = fused
+        with fuse_sublayers(decoder, rows):
+            assert any("forward" in vars(one) for one in decoder.modules()) == changed
 
 
 def test_what_the_programs_do_not_compute_stays_as_it_is() -> None:

@@ -219,8 +219,8 @@ def test_a_recorded_ring_completes_an_image_as_a_plain_one_does(kind: str) -> No
 
 
 @pytest.mark.parametrize("kind", CODECS)
-@pytest.mark.parametrize(("given", "fuse"), [(0, False), (9, False), (9, True)])
-def test_a_recorded_step_draws_the_same_images(kind: str, given: int, fuse: bool) -> None:
+@pytest.mark.parametrize(("given", "fused"), [(0, False), (9, False), (9, True)])
+def test_a_recorded_step_draws_the_same_images(kind: str, given: int, fused: bool) -> None:
     codec = CODECS[kind]
     network = network_of(task_of(codec))
     begin = torch.arange(2 * given).view(2, given)
@@ -229,7 +229,9 @@ def test_a_recorded_step_draws_the_same_images(kind: str, given: int, fuse: bool
     with torch.no_grad():
         condition = network.condition(classes, *small or [None])
         wanted = draw_images(network, codec, begin, condition, how)
-        recorder = ImageRecorder(network, codec, condition, how, 2, fuse)
+        if fused:
+            network.writer.stack.fused = True
+        recorder = ImageRecorder(network, codec, condition, how, 2)
         for _ in range(2):  # one recording, however often it is used
             drawn = recorder.draw(begin, condition, range(2))
             assert torch.equal(drawn, wanted)
@@ -250,15 +252,16 @@ def test_a_recorded_step_says_of_images_what_a_plain_one_does() -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="a GPU records")
-@pytest.mark.parametrize("fuse", [False, True])
+@pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("pattern", ["Everything()", "Blocks(32, 32)", "Blocks((4, 4), (4, 4))"])
 def test_a_step_that_a_gpu_has_recorded_says_what_all_at_once_does(
-    pattern: str, fuse: bool
+    pattern: str, fused: bool
 ) -> None:
     codec = replace(WIDE, tile=4)
     network = network_of(task_of(codec, pattern=pattern, width=64)).cuda()
     ids = codec.shift(codec.encode(torch.randint(codec.levels, (2, *codec.shape)))).cuda()
-    recorder = ImageRecorder(network, codec, None, Sampling(), 2, fuse)
+    network.writer.stack.fused = fused
+    recorder = ImageRecorder(network, codec, None, Sampling(), 2)
     with torch.no_grad():
         whole = network(Tokens(ids, codec.on(ids.device)[0]))
     steps = [recorder(new).clone() for new in ids.split(1, 1)]

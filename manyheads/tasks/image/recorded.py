@@ -8,8 +8,7 @@ B images, N tokens, P values of a token, F tokens read for each token.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from functools import cached_property, partial
+from functools import cached_property
 from random import Random
 from typing import cast
 
@@ -24,7 +23,7 @@ from manyheads.attention.places import Grid, Pairs
 from manyheads.decoding.config import Sampling
 from manyheads.decoding.cuda_graph import attention_of, swap_kernel, weigh_on_device
 from manyheads.decoding.sample import as_keys, draw_key, make_noise, pick_first
-from manyheads.modules.fused import MOST_ROWS, fuse_sublayers
+from manyheads.modules.fused import fuse_sublayers
 from manyheads.modules.stack import Block
 from manyheads.tasks.image.codec import PixelCodec
 from manyheads.tasks.image.network import PixelNetwork
@@ -42,10 +41,7 @@ class ImageRecorder:
         condition: Tensor | None,
         how: Sampling,
         batch: int,
-        fuse: bool = False,
     ):
-        """`fuse`: a layer is a few Triton programs where they can compute it."""
-        self.fuse = fuse and batch <= MOST_ROWS
         self.network, self.codec, self.how = network, codec, how
         device = network.nearby.device
         self.places, _ = codec.on(device)
@@ -115,7 +111,8 @@ class ImageRecorder:
         near = self.network.nearby.index_select(0, self.place)  # (1, F)
         axes = tuple(axis.index_select(0, self.place) for axis in self.places.axes)
         at = Grid(self.place, axes, self.places.sizes)
-        self.said.copy_(self.read(self.canvas[:, near], at, self.place))
+        with fuse_sublayers(self.network.writer, len(self.canvas)):
+            self.said.copy_(self.read(self.canvas[:, near], at, self.place))
 
     def step(self) -> None:
         self.look()
@@ -144,10 +141,9 @@ class ImageRecorder:
     def record(self, step: Callable[[], None]) -> Callable[[], None]:
         """Record a step as a CUDA graph and return its replay; elsewhere return the step itself."""
         if not self.place.is_cuda:
-            return partial(self.run_fused, step) if self.fuse else step
-        before, stack = self.place.clone(), self.network.writer.stack
-        fused = fuse_sublayers(stack) if self.fuse else nullcontext()
-        with swap_kernel(self.network.writer, self.choose_kernel()), fused:
+            return step
+        before = self.place.clone()
+        with swap_kernel(self.network.writer, self.choose_kernel()):
             aside = torch.cuda.Stream()
             aside.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(aside):
@@ -160,10 +156,6 @@ class ImageRecorder:
                 step()
         self.place.copy_(before)
         return graph.replay
-
-    def run_fused(self, step: Callable[[], None]) -> None:
-        with fuse_sublayers(self.network.writer.stack):
-            step()
 
     def choose_kernel(self) -> Fastest | Single:
         """Return a kernel that reads only the filled part of the cache, if it fits all layers."""
