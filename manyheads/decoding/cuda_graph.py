@@ -40,7 +40,7 @@ from manyheads.decoding.sample import (
     pick,
     weigh_tokens,
 )
-from manyheads.modules.fused import fuse_sublayers, is_fused
+from manyheads.modules.fused import TRITON, fuse_sublayers, is_fused
 from manyheads.modules.stack import Block
 from manyheads.modules.transformer import Decoder
 
@@ -115,6 +115,7 @@ class CudaGraphDecoder:
         self.unwritten = unwritten if sparing and self.fused else None
         self.kernel: Kernel = single if sparing else decoder.stack.kernel
         self.room = slots if sparing else room or (ROOM if compile is None else slots)
+        self.tables: dict[RecordedChoice, Tensor] = {}  # what may be written
         self.recordings: dict[tuple[int, RecordedChoice], Callable[[], None]] = {}
         self.pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
 
@@ -237,6 +238,9 @@ class CudaGraphDecoder:
 
     def choose(self, logits: Tensor, rule: RecordedChoice) -> None:
         """Choose a token for each sequence by its logits (B, V), and write it into the buffers."""
+        if self.fused and logits.is_cuda and TRITON and draws_from_all(rule.how):
+            self.choose_fused(logits, rule)
+            return
         logs = forbid(logits.log_softmax(-1, dtype=torch.float32), rule.never)
         for stop in rule.stops if rule.shortest else ():
             logs[:, stop] = logs[:, stop].masked_fill(self.count < rule.shortest, -torch.inf)
@@ -245,6 +249,17 @@ class CudaGraphDecoder:
         self.ids.index_copy_(1, self.count, token)
         self.logs.index_copy_(1, self.count, logs.gather(1, token))
         self.token.copy_(token)
+        self.count.add_(1)
+        self.place.add_(1)
+
+    def choose_fused(self, logits: Tensor, rule: RecordedChoice) -> None:
+        """Do the same by two programs."""
+        from manyheads.decoding.triton_choice import choose_tokens, make_table
+
+        if rule not in self.tables:
+            self.tables[rule] = make_table(logits.shape[1], rule.never, rule.stops, self.device)
+        told = self.keys, self.tables[rule], self.count, self.ids, self.logs, self.token
+        choose_tokens(logits, *told, rule.how.temperature, rule.shortest)
         self.count.add_(1)
         self.place.add_(1)
 
@@ -308,6 +323,11 @@ def capture(run: Callable[[], None]) -> Callable[[], None]:
 
 
 # ---- the choice of a token, without a host sync --------------------------------------------------
+
+
+def draws_from_all(how: Sampling) -> bool:
+    """Whether a token is drawn from all allowed ones, by their own probabilities."""
+    return how.top_k == 0 and how.top_p >= 1 and how.min_p == 0
 
 
 def weigh_on_device(logs: Tensor, how: Sampling) -> Tensor:

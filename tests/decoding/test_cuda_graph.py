@@ -1,5 +1,6 @@
 """The step of writing, recorded once and played again."""
 
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,9 @@ from writers import translator
 from manyheads import Bounds, CachedStep, Decoder, Hypothesis, Sampling, Tokens, line, sample
 from manyheads.decoding import sample as plain
 from manyheads.decoding.cuda_graph import (
+    TRITON,
     CudaGraphDecoder,
+    RecordedChoice,
     biases_apart,
     swap_kernel,
     weigh_on_device,
@@ -18,6 +21,7 @@ from manyheads.decoding.cuda_graph import (
 from manyheads.modules.build import build_decoder
 from manyheads.modules.config import NetworkConfig, TransformerConfig
 
+INTERPRETED = TRITON and os.environ.get("TRITON_INTERPRET") == "1"
 STOP, VOCABULARY = 7, 523
 NETWORK = TransformerConfig(
     width=16,
@@ -89,6 +93,41 @@ def test_a_fused_step_chooses_the_same_tokens(changes: dict[str, Any], how: Samp
     assert [one.ids for one in recorder.sample(prompts(), BOUNDS, how)] == [
         one.ids for one in wanted
     ]
+
+
+@pytest.mark.skipif(
+    not (TRITON and (INTERPRETED or torch.cuda.is_available())),
+    reason="needs a CUDA device, or Triton's interpreter",
+)
+@pytest.mark.parametrize("temperature", [1.0, 0.3, 2.5])
+@pytest.mark.parametrize("written", [0, 5])
+@pytest.mark.parametrize("size", [7, 1023, 5000])
+def test_two_programs_choose_what_thirty_operations_do(
+    temperature: float, written: int, size: int
+) -> None:
+    device = "cpu" if INTERPRETED else "cuda"
+    torch.manual_seed(size)
+    network, rows, slots = writer(), 6, 9
+    rule = RecordedChoice(Sampling(temperature), (0, 3), (1, 2), 4)
+    logits = 3 * torch.randn(rows, size)
+    logits[0, 5:] = -torch.inf
+    logits[1, :6] = -torch.inf
+    logits[2] = -torch.inf  # nothing can be written
+    keys = torch.randint(-(2**31), 2**31, (rows, slots), dtype=torch.int32)
+    plain = CudaGraphDecoder(network, rows, slots)
+    plain.keys, plain.count[:] = keys, written
+    plain.choose(logits, rule)
+    fused = CudaGraphDecoder(network.to(device), rows, slots)
+    fused.keys, fused.count[:] = keys.to(device), written
+    fused.choose_fused(logits.to(device), rule)
+    assert int(fused.count) == written + 1
+    going = torch.tensor([0, 1, 3, 4, 5])
+    if size == 7:
+        going = going[going != 1]  # token 6 alone is left, or none before the stop may come
+    for found, wanted in ((fused.ids, plain.ids), (fused.token, plain.token)):
+        assert torch.equal(found.cpu()[going], wanted[going])
+    torch.testing.assert_close(fused.logs.cpu()[going], plain.logs[going])
+    assert not fused.logs[2, written].isfinite()
 
 
 def test_some_sequences_stop_and_some_do_not() -> None:
