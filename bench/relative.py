@@ -33,16 +33,17 @@ H, C = 8, 64
 SHAPES = (16, 1024), (8, 2048), (4, 4096), (2, 8192)
 LONGEST = 32_768  # tokens of one sequence, of which all pairs would not fit into memory
 TRIED = tuple(
-    Tiles(size, warps, stages, warps, *(backward,) * 3)
-    for size, warps, stages, backward in (
-        (64, 4, 1, 1),
-        (64, 4, 2, 2),
-        (64, 4, 3, 2),
-        (64, 4, 3, 3),
-        (64, 8, 2, 1),
-        (32, 4, 2, 2),
-        (32, 2, 3, 3),
-        (128, 8, 2, 1),
+    Tiles(size, warps, stages, warps, *(backward,) * 3, together=together)
+    for size, warps, stages, backward, together in (
+        (64, 4, 1, 1, 1),
+        (64, 4, 2, 2, 1),
+        (64, 4, 3, 2, 2),
+        (64, 4, 3, 2, 4),
+        (64, 4, 3, 3, 1),
+        (64, 8, 2, 1, 1),
+        (32, 4, 2, 2, 1),
+        (32, 2, 3, 3, 1),
+        (128, 8, 2, 1, 1),
     )
 )
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # query, key, value and the table

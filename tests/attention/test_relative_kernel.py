@@ -138,7 +138,7 @@ def test_a_plan_names_the_tiles_that_need_no_mask() -> None:
 def test_the_diagonals_of_a_plan_are_those_that_have_pairs() -> None:
     def diagonals(queries: int, keys: int, **told: int) -> tuple[int, int]:
         defaults = {"shift": 0, "reach": 9, "radius": -1, "causal": 0}
-        asked = LaunchNumbers(16, 4, 1, 4, 1, 1, 1, **{**defaults, **told})
+        asked = LaunchNumbers(16, 4, 1, 4, 1, 1, 1, 1, **{**defaults, **told})
         return asked.diagonals(queries, keys)
 
     assert diagonals(4, 4) == (-3, 7)
@@ -240,6 +240,19 @@ def test_interpreted_full_tiles_need_no_mask(pattern: Pattern) -> None:
     relative = RelativeContent(C, Every(64), heads=2, values=True)
     asked, tensors = work(pattern, relative, 64), [by_tokens(2, 64) for _ in range(3)]
     found = run(fused(asked, Tiles(16)), tensors, relative)
+    assert_close(found, exact(relative, asked, tensors), 1e-5)
+
+
+@interpreted
+@pytest.mark.parametrize("name", ["music", "shaw", "packed", "an empty sequence"])
+@pytest.mark.parametrize("heads", [1, 2])
+def test_interpreted_distances_of_several_sequences_are_summed_together(
+    name: str, heads: int
+) -> None:
+    pattern, _ = CASES[name]
+    relative = RelativeContent(C, Every(T), heads=heads, values=True)
+    asked, tensors = work(pattern, relative), [by_tokens(2, T) for _ in range(3)]
+    found = run(fused(asked, Tiles(16, together=3)), tensors, relative)  # of two, so two
     assert_close(found, exact(relative, asked, tensors), 1e-5)
 
 

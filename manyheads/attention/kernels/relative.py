@@ -34,10 +34,13 @@ class Tiles:
     query_stages: int = 2  # pipeline stages of the three backward programs
     key_stages: int = 2
     distance_stages: int = 2
+    together: int = 1  # sequences whose gradients of distances one program sums
 
     def __post_init__(self) -> None:
         if self.size < 16 or self.size & (self.size - 1):
             raise ValueError(f"Tiles takes a size of 16, 32, 64 or 128, got {self.size}")
+        if self.together < 1:
+            raise ValueError(f"Tiles sums one sequence or several together, got {self.together}")
 
 
 class LaunchNumbers(NamedTuple):
@@ -50,6 +53,7 @@ class LaunchNumbers(NamedTuple):
     query_stages: int
     key_stages: int
     distance_stages: int
+    together: int
     shift: int  # the first key's place minus the first query's
     reach: int  # the table has distances from -reach to reach
     radius: int  # of the window, -1 if there is none

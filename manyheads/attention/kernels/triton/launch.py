@@ -179,6 +179,12 @@ class Layout:
         return self.numbers.shift, self.numbers.reach, self.numbers.radius
 
     @cached_property
+    def together(self) -> int:
+        """How many sequences one program sums: so many that none is left over."""
+        batch = self.sizes[0]
+        return max(n for n in range(1, self.numbers.together + 1) if batch % n == 0)
+
+    @cached_property
     def diagonals(self) -> tuple[int, int]:
         return self.numbers.diagonals(*self.sizes[4:])
 
@@ -208,14 +214,20 @@ class Layout:
         sizes = heads, self.groups, queries, keys
         to_key = self.key._replace(stride=token_strides(self.key.shape))
         lowest, diagonals = self.diagonals
-        half = batch * heads * diagonals * numbers.tile * self.query.shape[-1]
+        sums = batch // self.together
+        half = sums * heads * diagonals * numbers.tile * self.query.shape[-1]
 
         def program(
-            source: Any, count: int, stages: int, strides: tuple[int, ...], *more: int
+            source: Any,
+            count: int,
+            stages: int,
+            strides: tuple[int, ...],
+            *more: int,
+            **constants: int,
         ) -> Program:
             told = *strides, *scales, *sizes, *more, *self.rest
             options = {"num_warps": numbers.backward_warps, "num_stages": stages}
-            return Program(source, count, told, self.constants, options)
+            return Program(source, count, told, {**self.constants, **constants}, options)
 
         return Backward(
             program(
@@ -234,10 +246,11 @@ class Layout:
             ),
             program(
                 programs.by_distance,
-                batch * heads * diagonals,
+                sums * heads * diagonals,
                 numbers.distance_stages,
                 self.strides(self.by_query, grad),
                 *(tiles, key_tiles, lowest, diagonals, half),
+                TOGETHER=self.together,
             ),
         )
 
@@ -270,7 +283,7 @@ class Fold:
         self.clipped = below > 0 or above < distances + tile
         self.beyond = (0, 0, below), (-1, above, distances + tile)
         self.tile = tile
-        batch = 1 if self.shared else layout.sizes[0]
+        batch = 1 if self.shared else layout.sizes[0] // layout.together
         self.program = Program(
             programs.fold,
             heads * -(-rows // ROWS),
@@ -282,7 +295,7 @@ class Fold:
     def __call__(self, found: Tensor) -> Tensor:
         """Sum over diagonals; distances beyond the table are added to its ends.
 
-        (2, B, H, distances, C), the second shifted by a tile -> (1 or H, N, C)
+        (2, B / together, H, distances, C), the second shifted by a tile -> (1 or H, N, C)
         """
         if self.shared:
             found = found.sum((1, 2), keepdim=True)
@@ -349,7 +362,8 @@ def run_backward(
     run.by_query(*told, out, grad, to_query, to_query if asked is None else to_asked, deltas)
     run.by_key(*program_tensors(tensors, tensors.by_key), largest, grad, to_key, to_value, deltas)
     batch, heads, _, channels = query.shape
-    rows = 2, batch, heads, layout.diagonals[1] * numbers.tile, channels
+    sums = batch // layout.together
+    rows = 2, sums, heads, layout.diagonals[1] * numbers.tile, channels
     to_keys = query.new_empty(rows, dtype=torch.float32)  # lower and upper blocks of distances
     to_values = to_keys if tables[1] is None else torch.empty_like(to_keys)
     run.by_distance(*told, grad, to_keys, to_values, deltas)

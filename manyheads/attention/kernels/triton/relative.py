@@ -285,25 +285,27 @@ def by_distance(
     C: tl.constexpr, WIDTH: tl.constexpr, B: tl.constexpr, PRECISION: tl.constexpr,
     CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SEGMENTS: tl.constexpr, ENDS: tl.constexpr,
     EDGE: tl.constexpr, EVEN: tl.constexpr, TURNED: tl.constexpr, VALUES: tl.constexpr,
+    TOGETHER: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradients of the distances on one diagonal of tiles, in one head of one sequence.
+    """Compute the gradients of the distances on one diagonal of tiles, in one head, summed over
+    TOGETHER sequences.
 
     These are two blocks; the upper one is the lower one of the next diagonal: both are stored.
     """
     pid = tl.program_id(0)
     diagonal = diagonals - 1 - pid % diagonals  # under Causal() the nearest have the most pairs
-    h, b = pid // diagonals % heads, (pid // diagonals // heads).to(tl.int64)
-    query += b * query_b + h * query_h
-    asked += b * asked_b + h * asked_h
-    grad += b * grad_b + h * grad_h
-    key += b * key_b + (h // groups) * key_h
-    value += b * value_b + (h // groups) * value_h
-    ids += b * ids_b
-    key_ids += b * key_ids_b
-    bounds += b * bounds_b
+    h, several = pid // diagonals % heads, (pid // diagonals // heads).to(tl.int64)
+    first_b = several * TOGETHER
+    query += first_b * query_b + h * query_h
+    asked += first_b * asked_b + h * asked_h
+    grad += first_b * grad_b + h * grad_h
+    key += first_b * key_b + (h // groups) * key_h
+    value += first_b * value_b + (h // groups) * value_h
+    ids += first_b * ids_b
+    key_ids += first_b * key_ids_b
+    bounds += first_b * bounds_b
     key_table += h * table_h
     value_table += h * table_h
-    end = end_of(ends, b, keys, ENDS)
     steps = lowest + diagonal  # tiles from query to key
     first = steps * B + shift
     partly = first != first
@@ -317,56 +319,69 @@ def by_distance(
         value_blocks = block_of(value_table, first + B, reach, C, WIDTH, 2 * B)
     keys_below = tl.zeros([B, WIDTH], tl.float32)
     keys_above, values_below, values_above = keys_below, keys_below, keys_below
-    for tile in range(tl.maximum(0, -steps), tl.minimum(tiles, key_tiles - steps)):
-        there = tile + steps
-        masked = partly | ((there + 1) * B > end)
-        some = there == there
-        if SEGMENTS or ENDS:  # otherwise every diagonal of the plan has pairs
-            some = (there >= tl.load(bounds + tile * 4)) & (there < tl.load(bounds + tile * 4 + 1))
-        if SEGMENTS:
-            full = tl.load(bounds + tile * 4 + 2)
-            masked = masked | (there < full) | (there >= tl.load(bounds + tile * 4 + 3))
-        if some:
-            i = tile * B + tl.arange(0, B)
-            j = there * B + tl.arange(0, B)
-            q = rows_of(query, i, query_t, queries, C, WIDTH, EVEN)
-            a = q
-            if TURNED:
-                a = rows_of(asked, i, asked_t, queries, C, WIDTH, EVEN)
-            g = rows_of(grad, i, grad_t, queries, C, WIDTH, EVEN)
-            row = (b * heads + h) * queries + i
-            kept = tl.load(largest + row, mask=i < queries, other=float("inf"))
-            delta = tl.load(deltas + row, mask=i < queries, other=0.0)
-            before, after = both(a, blocks, PRECISION, B)
-            k = rows_of(key, j, key_t, keys, C, WIDTH, EVEN)
-            s = plus(turned(tl.where(lower(B), before, after), B), q, k, PRECISION)
-            wanted = times(g, rows_of(value, j, value_t, keys, C, WIDTH, EVEN), PRECISION)
-            if VALUES:
-                before, after = both(g, value_blocks, PRECISION, B)
-                wanted += turned(tl.where(lower(B), before, after), B)
-            if masked:
-                ok = permitted(
-                    i, j, ids, key_ids, end, queries, shift, radius,
-                    CAUSAL, WINDOW, SEGMENTS, EDGE,
-                )  # fmt: skip
-                s = tl.where(ok, s, -float("inf"))
-            p, ds = slopes(s, wanted, kept, delta, scale)
-            ds = turned(ds, B) + p * 0.0  # in the register layout of a product: it is stored faster
-            part = tl.where(lower(B), ds, 0.0)
-            below, above = tl.trans(part.to(q.dtype)), tl.trans((ds - part).to(q.dtype))
-            # Always true; but without a branch, products are still running at the end of the loop
-            # body, and the assembler then waits for each one separately.
-            if there >= 0:
-                keys_below = tl.dot(below, a, keys_below, input_precision=PRECISION)
-                keys_above = tl.dot(above, a, keys_above, input_precision=PRECISION)
-            if VALUES:
-                p = turned(p, B) + p * 0.0
-                part = tl.where(lower(B), p, 0.0)
-                below, above = tl.trans(part.to(q.dtype)), tl.trans((p - part).to(q.dtype))
-                values_below = tl.dot(below, g, values_below, input_precision=PRECISION)
-                values_above = tl.dot(above, g, values_above, input_precision=PRECISION)
+    for each in range(TOGETHER):
+        b = first_b + each
+        end = end_of(ends, b, keys, ENDS)
+        for tile in range(tl.maximum(0, -steps), tl.minimum(tiles, key_tiles - steps)):
+            there = tile + steps
+            masked = partly | ((there + 1) * B > end)
+            some = there == there
+            if SEGMENTS or ENDS:  # otherwise every diagonal of the plan has pairs
+                some = there >= tl.load(bounds + tile * 4)
+                some = some & (there < tl.load(bounds + tile * 4 + 1))
+            if SEGMENTS:
+                full = tl.load(bounds + tile * 4 + 2)
+                masked = masked | (there < full) | (there >= tl.load(bounds + tile * 4 + 3))
+            if some:
+                i = tile * B + tl.arange(0, B)
+                j = there * B + tl.arange(0, B)
+                q = rows_of(query, i, query_t, queries, C, WIDTH, EVEN)
+                a = q
+                if TURNED:
+                    a = rows_of(asked, i, asked_t, queries, C, WIDTH, EVEN)
+                g = rows_of(grad, i, grad_t, queries, C, WIDTH, EVEN)
+                row = (b * heads + h) * queries + i
+                kept = tl.load(largest + row, mask=i < queries, other=float("inf"))
+                delta = tl.load(deltas + row, mask=i < queries, other=0.0)
+                before, after = both(a, blocks, PRECISION, B)
+                k = rows_of(key, j, key_t, keys, C, WIDTH, EVEN)
+                s = plus(turned(tl.where(lower(B), before, after), B), q, k, PRECISION)
+                wanted = times(g, rows_of(value, j, value_t, keys, C, WIDTH, EVEN), PRECISION)
+                if VALUES:
+                    before, after = both(g, value_blocks, PRECISION, B)
+                    wanted += turned(tl.where(lower(B), before, after), B)
+                if masked:
+                    ok = permitted(
+                        i, j, ids, key_ids, end, queries, shift, radius,
+                        CAUSAL, WINDOW, SEGMENTS, EDGE,
+                    )  # fmt: skip
+                    s = tl.where(ok, s, -float("inf"))
+                p, ds = slopes(s, wanted, kept, delta, scale)
+                # In the register layout of a product: it is stored faster.
+                ds = turned(ds, B) + p * 0.0
+                part = tl.where(lower(B), ds, 0.0)
+                below, above = tl.trans(part.to(q.dtype)), tl.trans((ds - part).to(q.dtype))
+                # Always true; but without a branch, products are still running at the end of the
+                # loop body, and the assembler then waits for each one separately.
+                if there >= 0:
+                    keys_below = tl.dot(below, a, keys_below, input_precision=PRECISION)
+                    keys_above = tl.dot(above, a, keys_above, input_precision=PRECISION)
+                if VALUES:
+                    p = turned(p, B) + p * 0.0
+                    part = tl.where(lower(B), p, 0.0)
+                    below, above = tl.trans(part.to(q.dtype)), tl.trans((p - part).to(q.dtype))
+                    values_below = tl.dot(below, g, values_below, input_precision=PRECISION)
+                    values_above = tl.dot(above, g, values_above, input_precision=PRECISION)
+        query += query_b
+        asked += asked_b
+        grad += grad_b
+        key += key_b
+        value += value_b
+        ids += ids_b
+        key_ids += key_ids_b
+        bounds += bounds_b
     # The last row of a block is its lowest distance: store in reverse order.
-    n = ((b * heads + h) * diagonals + diagonal + 1) * B - 1 - tl.arange(0, B)
+    n = ((several * heads + h) * diagonals + diagonal + 1) * B - 1 - tl.arange(0, B)
     c = tl.arange(0, WIDTH)
     at = n[:, None] * C + c[None, :]
     inside = (n >= 0)[:, None] & (c < C)[None, :]
