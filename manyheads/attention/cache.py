@@ -254,6 +254,10 @@ class Unwritten(Static):
         super().__init__(places)
         self.new: KeyValue | None = None
 
+    def reach(self, at: Places, batch: int) -> tuple[Places, Pattern]:
+        self.new = None  # of a step that was interrupted
+        return super().reach(at, batch)
+
     def extend(self, layer: int, key: Tensor, value: Tensor) -> KeyValue:
         if self.new is not None:
             raise RuntimeError("no kernel has written the keys and values of the layer before")

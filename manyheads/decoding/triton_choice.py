@@ -51,11 +51,15 @@ def wait_of(key, token, STRIDE: tl.constexpr, SHIFT: tl.constexpr, FACTOR: tl.co
 
 
 @triton.jit
-def weigh_part(logits, keys, table, count, largest, total, best, first, size, slots, temperature,
-               shortest, PART: tl.constexpr, STRIDE: tl.constexpr, SHIFT: tl.constexpr,
-               FACTOR: tl.constexpr, LAST_SHIFT: tl.constexpr,
+def weigh_part(logits, keys, table, count, largest, allowed_largest, total, best, first, size,
+               slots, temperature, shortest, PART: tl.constexpr, STRIDE: tl.constexpr,
+               SHIFT: tl.constexpr, FACTOR: tl.constexpr, LAST_SHIFT: tl.constexpr,
                LAST_FACTOR: tl.constexpr):  # fmt: skip
-    """Find the largest logit of a part, the sum of exponentials, and the token that waits least."""
+    """Find the largest logit of a part, the sum of exponentials, and the allowed token that waits
+    least.
+
+    Weights are relative to the largest allowed logit: far below a forbidden one they would be 0.
+    """
     row, part = tl.program_id(0), tl.program_id(1)
     token = part * PART + tl.arange(0, PART)
     here = token < size
@@ -68,19 +72,23 @@ def weigh_part(logits, keys, table, count, largest, total, best, first, size, sl
     base = tl.where(top == -float("inf"), 0.0, top)  # -inf - -inf would be no number
     sum_of = tl.sum(tl.exp(x - base), 0)
     allowed = here & ((rule == 0) | ((rule == 2) & (written >= shortest)))
-    weight = tl.where(allowed, tl.exp((x - base) / temperature), 0.0)
+    x = tl.where(allowed, x, -float("inf"))
+    allowed_top = tl.max(x, 0)
+    base = tl.where(allowed_top == -float("inf"), 0.0, allowed_top)
+    weight = tl.exp((x - base) / temperature)
     wait = wait_of(key, token, STRIDE, SHIFT, FACTOR, LAST_SHIFT, LAST_FACTOR)
     ratio = tl.where(here, weight / wait, -1.0)
     place = row * tl.num_programs(1) + part
     tl.store(largest + place, top)
+    tl.store(allowed_largest + place, allowed_top)
     tl.store(total + place, sum_of)
     tl.store(best + place, tl.max(ratio, 0))
     tl.store(first + place, part * PART + tl.argmax(ratio, 0))
 
 
 @triton.jit
-def join_parts(logits, count, largest, total, best, first, ids, logs, token, size, slots, parts,
-               temperature, PARTS: tl.constexpr):  # fmt: skip
+def join_parts(logits, count, largest, allowed_largest, total, best, first, ids, logs, token,
+               size, slots, parts, temperature, PARTS: tl.constexpr):  # fmt: skip
     """Write the token of the best part, and its log-probability, where the next token belongs."""
     row = tl.program_id(0)
     part = tl.arange(0, PARTS)
@@ -90,8 +98,11 @@ def join_parts(logits, count, largest, total, best, first, ids, logs, token, siz
     base = tl.max(bases, 0)
     base = tl.where(base == -float("inf"), 0.0, base)
     sums = tl.load(total + at, mask=real, other=0.0) * tl.exp(bases - base)
-    ratios = tl.load(best + at, mask=real, other=-1.0) * tl.exp((bases - base) / temperature)
-    ratios = tl.where(real, ratios, -1.0)
+    allowed = tl.load(allowed_largest + at, mask=real, other=-float("inf"))
+    allowed_base = tl.max(allowed, 0)
+    allowed_base = tl.where(allowed_base == -float("inf"), 0.0, allowed_base)
+    ratios = tl.load(best + at, mask=real, other=-1.0)
+    ratios = tl.where(real, ratios * tl.exp((allowed - allowed_base) / temperature), -1.0)
     won = tl.argmax(ratios, 0)
     found = tl.sum(tl.where(part == won, tl.load(first + at, mask=real, other=0), 0), 0)
     chosen = tl.load(logits + row.to(tl.int64) * size + found).to(tl.float32)
@@ -133,8 +144,8 @@ def choose_tokens(
     while -(-size // part) > MOST_PARTS:
         part *= 2
     parts = -(-size // part)
-    largest, total, best = logits.new_empty(3, rows, parts, dtype=torch.float32)
-    first = torch.empty(rows, parts, dtype=torch.int32, device=logits.device)
+    numbers = logits.new_empty(4, rows, parts, dtype=torch.float32)
+    found = (*numbers, torch.empty(rows, parts, dtype=torch.int32, device=logits.device))
     hash_of = {
         "STRIDE": STRIDE,
         "SHIFT": SHIFT,
@@ -142,7 +153,6 @@ def choose_tokens(
         "LAST_SHIFT": LAST_SHIFT,
         "LAST_FACTOR": LAST_FACTOR,
     }
-    found = (largest, total, best, first)
     weigh_part[(rows, parts)](
         *(logits, keys, table, count, *found, size, slots, temperature, shortest),
         PART=part,

@@ -23,6 +23,7 @@ from manyheads.modules.layers import ACTIVATIONS, FeedForward, GatedFeedForward,
 from manyheads.modules.stack import Block, Stack
 
 TRITON = find_spec("triton") is not None
+PRODUCTS = torch.float32, torch.bfloat16, torch.float16  # sums have 32 bits
 MOST_ROWS = 64  # with more, libraries compute products faster
 
 
@@ -102,17 +103,17 @@ def fuse_sublayers(network: nn.Module, rows: int) -> Iterator[None]:
     """
     changed: list[Any] = []
     blocks = cast(Any, network).stack.blocks if is_fused(network, rows) else ()
-    for block in cast(list[Block], blocks):
-        for sublayer in (part for part in block.children() if can_fuse(part)):
-            fused = FusedSublayer(cast(Sublayer, sublayer))
-            replaced = [(sublayer, fused.forward)]
-            if isinstance(fused.part, Attention):
-                replaced.append((fused.part.inward, fused.project_in))
-                replaced.append((fused.part.out, fused.project_out))
-            for module, forward in replaced:
-                cast(Any, module).forward = forward
-                changed.append(module)
     try:
+        for block in cast(list[Block], blocks):
+            for sublayer in (part for part in block.children() if can_fuse(part)):
+                fused = FusedSublayer(cast(Sublayer, sublayer))
+                replaced = [(sublayer, fused.forward)]
+                if isinstance(fused.part, Attention):
+                    replaced.append((fused.part.inward, fused.project_in))
+                    replaced.append((fused.part.out, fused.project_out))
+                for module, forward in replaced:
+                    cast(Any, module).forward = forward
+                    changed.append(module)
         yield
     finally:
         for module in changed:
@@ -121,27 +122,38 @@ def fuse_sublayers(network: nn.Module, rows: int) -> Iterator[None]:
 
 def can_fuse(sublayer: nn.Module) -> bool:
     """Whether the programs compute this sublayer: normalized first, with a residual connection and
-    plain weights in the dtype that is computed in."""
-    if not isinstance(sublayer, Sublayer) or sublayer.norm_position != "pre":
+    plain weights in the dtype that is computed in.
+
+    The classes are these exactly: a subclass may compute something else.
+    """
+    if type(sublayer) is not Sublayer or sublayer.norm_position != "pre":
         return False
     part: Any = sublayer.part
-    if isinstance(part, Attention):
-        known = True
-    else:
-        fed = isinstance(part, FeedForward | GatedFeedForward)
-        known = fed and find_activation(part) is not None
-    if not known or not sublayer.residual or sublayer.training:
+    fed = type(part) in (FeedForward, GatedFeedForward) and find_activation(part) is not None
+    if not (fed or type(part) is Attention) or not sublayer.residual or sublayer.training:
         return False
-    plain = all(type(one) in (nn.Linear, JointLinear) for one in (part.inward, part.out))
-    hooked = any(one._forward_hooks or one._forward_pre_hooks for one in sublayer.modules())
+    changed = any(
+        one._forward_hooks or one._forward_pre_hooks or "forward" in vars(one)
+        for one in sublayer.modules()
+    )
     cast_to = torch.is_autocast_enabled(part.out.weight.device.type)
-    return plain and not hooked and not cast_to and is_known_norm(sublayer.norm)
+    plain = is_plain(part.inward) and is_plain(part.out)
+    return plain and not changed and not cast_to and is_known_norm(sublayer.norm)
+
+
+def is_plain(linear: nn.Module) -> bool:
+    """Whether this is a linear layer whose weight the programs can read."""
+    if type(linear) not in (nn.Linear, JointLinear):
+        return False
+    weight = cast(Tensor, linear.weight)
+    return weight.dtype in PRODUCTS and weight.is_contiguous()
 
 
 def is_known_norm(norm: nn.Module) -> bool:
-    if not isinstance(norm, nn.LayerNorm | nn.RMSNorm):
+    if type(norm) not in (nn.LayerNorm, nn.RMSNorm):
         return False
-    return len(norm.normalized_shape) == 1 and norm.weight is not None and bool(norm.eps)
+    known = cast(nn.LayerNorm | nn.RMSNorm, norm)
+    return len(known.normalized_shape) == 1 and known.weight is not None and bool(known.eps)
 
 
 def find_activation(part: Any) -> str | None:

@@ -9,9 +9,11 @@ M rows, D input width, N output width, R rows of one program, S outputs of one p
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
@@ -23,15 +25,16 @@ tl: Any = import_module("triton.language")
 PROGRAMS = 128  # at least so many run side by side: an H200 has 132 multiprocessors
 AT_ONCE = 16384  # weights that a program for one row reads at once
 NORM_WEIGHTS = "weight", "bias"
+LEAST_ROOM = 99 * 1024  # bytes of shared memory: every card since Ampere has so much
 
 
 @triton.jit
 def activate(x, ACTIVATION: tl.constexpr):
     """Apply the activation of this name to numbers of 32 bits."""
     if ACTIVATION == "relu":
-        x = tl.maximum(x, 0.0)
+        x = tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)
     elif ACTIVATION == "relu2":
-        x = tl.maximum(x, 0.0)
+        x = tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)
         x = x * x
     elif ACTIVATION == "silu":
         x = x * tl.sigmoid(x)
@@ -177,20 +180,36 @@ class LinearTiles(NamedTuple):
     stages: int
 
 
-def choose_tiles(rows: int, outputs: int, width: int) -> LinearTiles:
-    """Choose large tiles, but so many programs that all multiprocessors have one."""
+def choose_tiles(
+    rows: int, outputs: int, width: int, *, gated: bool, bytes_each: int, room: int
+) -> LinearTiles:
+    """Choose large tiles, but so many programs that all multiprocessors have one, and what is read
+    ahead fits into `room` bytes of shared memory."""
     whole = triton.next_power_of_2(width)
     if rows == 1:
         each = 16
         while each > 4 and -(-outputs // each) < PROGRAMS:
             each //= 2
         return LinearTiles(1, each, min(whole, AT_ONCE // each), 4, 3)
-    most, each = min(64, max(16, triton.next_power_of_2(rows))), 64
+    # Products of 32 bits are computed in registers, without tensor cores: large tiles do not fit.
+    exact = bytes_each > 2
+    most, each = min(64, max(16, triton.next_power_of_2(rows))), 32 if exact else 64
     while each > 16 and -(-outputs // each) * -(-rows // most) < PROGRAMS:
         each //= 2
     while most > 16 and -(-outputs // each) * -(-rows // most) < PROGRAMS:
         most //= 2
-    return LinearTiles(most, each, min(128, max(16, whole)), 4, 4)
+    step = min(32 if exact else 128, max(16, whole))
+    stage = step * (most + each * (2 if gated else 1)) * bytes_each
+    return LinearTiles(most, each, step, 4, max(1, min(3 if exact else 4, room // stage)))
+
+
+@cache
+def find_room(device: torch.device) -> int:
+    """Return the bytes of shared memory that a program on this device can have."""
+    if device.type != "cuda":  # the interpreter
+        return LEAST_ROOM
+    asked: Any = torch.cuda.get_device_properties(device)
+    return int(getattr(asked, "shared_memory_per_block_optin", LEAST_ROOM))
 
 
 def launch(layer: FusedLinear, x: Tensor, residual: Tensor | None) -> Tensor:
@@ -199,7 +218,12 @@ def launch(layer: FusedLinear, x: Tensor, residual: Tensor | None) -> Tensor:
     weight, bias, norm, activation, gated = layer
     outputs = len(weight) // 2 if gated else len(weight)
     out = x.new_empty(rows, outputs)
-    tiles = choose_tiles(rows, outputs, width)
+    tiles = choose_tiles(
+        *(rows, outputs, width),
+        gated=gated,
+        bytes_each=weight.element_size(),
+        room=find_room(x.device),
+    )
     scale, shift = (None if norm is None else getattr(norm, name, None) for name in NORM_WEIGHTS)
     given = (weight if one is None else one for one in (weight, bias, scale, shift, residual))
     epsilon = 0.0 if norm is None else float(norm.eps or 0)

@@ -22,7 +22,7 @@ from manyheads.modules.fused import (
     compute_plainly,
     fuse_sublayers,
 )
-from manyheads.modules.layers import ACTIVATIONS
+from manyheads.modules.layers import ACTIVATIONS, FeedForward
 
 INTERPRETED = TRITON and os.environ.get("TRITON_INTERPRET") == "1"
 runs = pytest.mark.skipif(
@@ -79,6 +79,38 @@ def test_the_program_is_equal_to_the_definition(
     torch.testing.assert_close(
         launch(layer, x, None), compute_plainly(layer, x, None), atol=2e-5, rtol=1e-5
     )
+
+
+@runs
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", [torch.float32, HALF])
+@pytest.mark.parametrize(
+    ("rows", "width", "outputs"), [(64, 160, 8200), (20, 300, 4100), (33, 129, 2100)]
+)
+def test_so_it_is_with_large_tiles(rows: int, width: int, outputs: int, dtype: torch.dtype) -> None:
+    from manyheads.modules.triton_linear import launch
+
+    layer = in_dtype(make_layer(width, outputs, "layer", "silu", gated=True), dtype)
+    x = torch.randn(rows, width, device=DEVICE, dtype=dtype)
+    exact = compute_plainly(in_dtype(layer, torch.float64), x.double(), None)
+    found, plain = launch(layer, x, None), compute_plainly(layer, x, None)
+    assert (found - exact).norm() < 1.2 * (plain - exact).norm()
+
+
+@runs
+@pytest.mark.parametrize("bytes_each", [2, 4])
+@pytest.mark.parametrize("room", [99 * 1024, 227 * 1024])
+def test_what_a_program_reads_ahead_fits_into_shared_memory(bytes_each: int, room: int) -> None:
+    from manyheads.modules.triton_linear import choose_tiles
+
+    for rows in (2, 16, 40, 64):
+        for outputs in (36, 4096, 11008):
+            for gated in (False, True):
+                tiles = choose_tiles(
+                    rows, outputs, 4096, gated=gated, bytes_each=bytes_each, room=room
+                )
+                read = tiles.step * (tiles.rows + tiles.outputs * (1 + gated)) * bytes_each
+                assert tiles.stages * read <= room
 
 
 @runs
@@ -172,9 +204,39 @@ def test_what_the_programs_do_not_compute_stays_as_it_is() -> None:
         assert not can_fuse(sublayer)
     assert not can_fuse(next(make_decoder(norm_position="post").stack.blocks[0].children()))
     assert not can_fuse(next(decoder.train().stack.blocks[0].children()))
+    assert not can_fuse(next(make_decoder().double().stack.blocks[0].children()))
     decoder.eval().stack.blocks[0].feed_forward.part.activation = torch.tanh
     assert not can_fuse(decoder.stack.blocks[0].feed_forward)
     handle = sublayer.register_forward_hook(lambda *told: None)
     assert not can_fuse(sublayer)
     handle.remove()
     assert can_fuse(sublayer)
+
+
+def test_a_layer_that_computes_something_else_stays_as_it_is() -> None:
+    class Doubled(FeedForward):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return 2 * super().forward(x)
+
+    block = make_decoder().stack.blocks[0]
+    part: Any = block.feed_forward.part
+    assert can_fuse(block.feed_forward)
+    part.__class__ = Doubled
+    assert not can_fuse(block.feed_forward)
+    part.__class__ = FeedForward
+    part.out.weight = nn.Parameter(part.out.weight.detach().t().contiguous().t())
+    assert not can_fuse(block.feed_forward)
+
+
+@torch.no_grad()
+def test_a_forward_of_ones_own_and_a_block_that_comes_twice_stay_as_they_are() -> None:
+    decoder = make_decoder()
+    decoder.stack.fused = True
+    decoder.stack.blocks[1] = decoder.stack.blocks[0]
+    out: Any = decoder.stack.blocks[0].feed_forward.part.out  # type: ignore[union-attr]
+    own = out.forward = lambda x: torch.zeros_like(x[..., :32])
+    tokens = Tokens(torch.randint(50, (3, 6), device=DEVICE), line(6, device=DEVICE))
+    wanted = decoder(tokens)
+    with fuse_sublayers(decoder, 18):
+        torch.testing.assert_close(decoder(tokens), wanted)
+    assert out.forward is own
