@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from typing import TypeVar
+from functools import wraps
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -143,4 +144,28 @@ def choose_device(device: str | None) -> torch.device:
     wanted = torch.device(device)
     if wanted.type == "cuda" and not torch.cuda.is_available():
         raise ValueError("cuda was asked for and torch finds no GPU here; cpu would do")
+    if wanted.type == "cuda" and (wanted.index or 0) >= (count := torch.cuda.device_count()):
+        raise ValueError(f"{device} was asked for, torch finds {count} here, from cuda:0 on")
     return wanted
+
+
+def make_current(device: torch.device) -> torch.device:
+    """Make the GPU of this number the current one, where streams and recordings are made."""
+    if device.type == "cuda" and device.index is not None:
+        torch.cuda.set_device(device)
+    return device
+
+
+def on_its_gpu(launch: Callable[..., Made]) -> Callable[..., Made]:
+    """Let a function that launches Triton programs do it on the GPU of its first argument, which
+    has a `device`: Triton launches on the current one."""
+
+    @wraps(launch)
+    def run(first: Any, *others: Any, **options: Any) -> Made:
+        device = first.device
+        if device.type != "cuda" or device.index == torch.cuda.current_device():
+            return launch(first, *others, **options)
+        with torch.cuda.device(device):
+            return launch(first, *others, **options)
+
+    return run

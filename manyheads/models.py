@@ -45,7 +45,7 @@ def load(model: str | Path, device: str | None = None, *, precision: str = "floa
     folder = find_model(model)
     recipe = read_recipe(folder)
 
-    from manyheads.devices import choose_device
+    from manyheads.devices import choose_device, make_current
     from manyheads.training.weights import load_weights, weights_of
 
     opened = find_task(recipe.task).open(recipe, folder)
@@ -54,7 +54,7 @@ def load(model: str | Path, device: str | None = None, *, precision: str = "floa
     refuse_other_tensors(weights, weights_of(loaded.network), folder / WEIGHTS)
     refuse_what_is_no_number(weights, folder / WEIGHTS)
     load_weights(loaded.network, weights)
-    loaded.network.to(choose_device(device)).eval()
+    loaded.network.to(make_current(choose_device(device))).eval()
     set_precision(loaded, precision)
     return loaded
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from manyheads.decoding.sample import ROUNDS, STRIDE
+from manyheads.devices import on_its_gpu
 
 triton: Any = import_module("triton")
 tl: Any = import_module("triton.language")
@@ -124,6 +125,7 @@ def make_table(size: int, never: tuple[int, ...], stops: tuple[int, ...], device
     return table.to(device)
 
 
+@on_its_gpu
 def choose_tokens(
     logits: Tensor,
     keys: Tensor,

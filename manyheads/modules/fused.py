@@ -43,7 +43,7 @@ class FusedLinear(NamedTuple):
         from manyheads.modules.triton_linear import launch
 
         added = None if residual is None else residual.flatten(0, 1).contiguous()
-        return launch(self, x.flatten(0, 1).contiguous(), added).unflatten(0, x.shape[:2])
+        return launch(x.flatten(0, 1).contiguous(), self, added).unflatten(0, x.shape[:2])
 
 
 def compute_plainly(layer: FusedLinear, x: Tensor, residual: Tensor | None) -> Tensor:

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from manyheads.devices import on_its_gpu
+
 if TYPE_CHECKING:
     from manyheads.modules.fused import FusedLinear
 
@@ -212,7 +214,8 @@ def find_room(device: torch.device) -> int:
     return int(getattr(asked, "shared_memory_per_block_optin", LEAST_ROOM))
 
 
-def launch(layer: FusedLinear, x: Tensor, residual: Tensor | None) -> Tensor:
+@on_its_gpu
+def launch(x: Tensor, layer: FusedLinear, residual: Tensor | None) -> Tensor:
     """(M, D), (M, N) -> (M, N)"""
     rows, width = x.shape
     weight, bias, norm, activation, gated = layer

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from manyheads.devices import on_its_gpu
+
 triton: Any = import_module("triton")
 tl: Any = import_module("triton.language")
 
@@ -71,6 +73,7 @@ def scores_at_once(size: int) -> int:
     return min(SCORES, triton.next_power_of_2(size))
 
 
+@on_its_gpu
 def losses_of(scores: Tensor, wanted: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
     """Return the loss and the log-sum-exp of each row of logits (N, V)."""
     rows, size = scores.shape
@@ -79,6 +82,7 @@ def losses_of(scores: Tensor, wanted: Tensor, smoothing: float) -> tuple[Tensor,
     return losses, log_sums
 
 
+@on_its_gpu
 def gradient_of(
     scores: Tensor, wanted: Tensor, log_sums: Tensor, grad: Tensor, smoothing: float
 ) -> Tensor:

@@ -14,7 +14,7 @@ from torch import nn
 
 from manyheads.config import write
 from manyheads.config.declare import help_of
-from manyheads.devices import choose_device
+from manyheads.devices import choose_device, make_current
 from manyheads.training.files import RECIPE, WEIGHTS, write_tensors, write_text
 from manyheads.training.weights import weights_of
 
@@ -43,7 +43,8 @@ class Model:
         return device
 
     def to(self, device: torch.device | str) -> Self:
-        self.network.to(choose_device(device) if isinstance(device, str) else device)
+        at = choose_device(device) if isinstance(device, str) else device
+        self.network.to(make_current(at))
         return self
 
     def inspect_live(self, asked: str, what_if: Sequence[Any] = (), *_: Any, **how: Any) -> Any:

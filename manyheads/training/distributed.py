@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
-from manyheads.devices import choose_device
+from manyheads.devices import choose_device, make_current
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -88,10 +88,9 @@ def join_processes(device: str | None = None) -> World:
     size = int(os.environ.get("WORLD_SIZE", "1"))
     at = choose_device(device)
     if size == 1:
-        return World(device=at, limited=at.type == "cuda")
+        return World(device=make_current(at), limited=at.type == "cuda")
     if at.type == "cuda":
-        at = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-        torch.cuda.set_device(at)
+        at = make_current(torch.device("cuda", int(os.environ["LOCAL_RANK"])))
     if not dist.is_initialized():
         dist.init_process_group("nccl" if at.type == "cuda" else "gloo", timeout=PATIENCE)
     return World(dist.get_rank(), size, at, limited=at.type == "cuda")

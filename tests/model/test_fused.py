@@ -74,10 +74,10 @@ def test_the_program_is_equal_to_the_definition(
     layer = make_layer(width, 36, **options)
     x, residual = torch.randn(rows, width, device=DEVICE), torch.randn(rows, 36, device=DEVICE)
     for one in (layer, layer._replace(bias=None)):
-        found = launch(one, x, residual)
+        found = launch(x, one, residual)
         torch.testing.assert_close(found, compute_plainly(one, x, residual), atol=2e-5, rtol=1e-5)
     torch.testing.assert_close(
-        launch(layer, x, None), compute_plainly(layer, x, None), atol=2e-5, rtol=1e-5
+        launch(x, layer, None), compute_plainly(layer, x, None), atol=2e-5, rtol=1e-5
     )
 
 
@@ -93,7 +93,7 @@ def test_so_it_is_with_large_tiles(rows: int, width: int, outputs: int, dtype: t
     layer = in_dtype(make_layer(width, outputs, "layer", "silu", gated=True), dtype)
     x = torch.randn(rows, width, device=DEVICE, dtype=dtype)
     exact = compute_plainly(in_dtype(layer, torch.float64), x.double(), None)
-    found, plain = launch(layer, x, None), compute_plainly(layer, x, None)
+    found, plain = launch(x, layer, None), compute_plainly(layer, x, None)
     assert (found - exact).norm() < 1.2 * (plain - exact).norm()
 
 
@@ -121,7 +121,7 @@ def test_in_16_bits_it_is_as_exact_as_the_modules(rows: int) -> None:
 
     layer = in_dtype(make_layer(64, 40, "layer", "gelu", gated=True), HALF)
     x, residual = (torch.randn(rows, n, device=DEVICE, dtype=HALF) for n in (64, 40))
-    found, plain = launch(layer, x, residual), compute_plainly(layer, x, residual)
+    found, plain = launch(x, layer, residual), compute_plainly(layer, x, residual)
     exact = compute_plainly(in_dtype(layer, torch.float64), x.double(), residual.double())
     assert found.dtype == HALF
     assert (found - exact).norm() < 1.2 * (plain - exact).norm()
@@ -136,7 +136,7 @@ def test_a_large_mean_does_not_hide_what_is_spread_around_it(rows: int) -> None:
     layer = make_layer(64, 16, "layer")
     x = torch.randn(rows, 64, device=DEVICE) + 1000
     exact = compute_plainly(in_dtype(layer, torch.float64), x.double(), None)
-    torch.testing.assert_close(launch(layer, x, None).double(), exact, atol=2e-2, rtol=1e-3)
+    torch.testing.assert_close(launch(x, layer, None).double(), exact, atol=2e-2, rtol=1e-3)
 
 
 @runs
@@ -146,11 +146,11 @@ def test_a_row_does_not_depend_on_its_neighbours() -> None:
 
     layer = make_layer(48, 36, "layer", "relu")
     x = torch.randn(8, 48, device=DEVICE)
-    among = launch(layer, x, None)
+    among = launch(x, layer, None)
     for i in range(8):
         alone = torch.zeros_like(x)
         alone[i] = x[i]
-        assert torch.equal(launch(layer, alone, None)[i], among[i])
+        assert torch.equal(launch(alone, layer, None)[i], among[i])
 
 
 def make_decoder(**options: Any) -> Decoder:

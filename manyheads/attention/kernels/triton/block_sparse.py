@@ -29,6 +29,7 @@ from manyheads.attention.kernels.triton.launch import (
     round_up_channels,
 )
 from manyheads.attention.kernels.triton.tiles import rows_of, slopes
+from manyheads.devices import on_its_gpu
 
 triton: Any = import_module("triton")
 tl: Any = import_module("triton.language")
@@ -277,6 +278,7 @@ def programs_for(query: Laid, key: Laid, value: Laid, grad: Laid | None, scale: 
     )
 
 
+@on_its_gpu
 def attend(query: Tensor, key: Tensor, value: Tensor, *more: Any) -> tuple[Tensor, Tensor]:
     """Return the output (B, H, Q, C), and the log-sum-exp of each row to the base of two."""
     *lists, bits, scale = more
@@ -288,6 +290,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, *more: Any) -> tuple[Tenso
     return out, largest
 
 
+@on_its_gpu
 def gradients(query: Tensor, key: Tensor, value: Tensor, *more: Any) -> list[Tensor]:
     """Return the gradients of query, key and value."""
     *lists, bits, scale, out, largest, grad = more

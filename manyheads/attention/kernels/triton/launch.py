@@ -18,6 +18,7 @@ from torch import Tensor
 
 from manyheads.attention.kernels.relative import LaunchNumbers, as_tokens, token_strides
 from manyheads.attention.kernels.triton import relative as programs
+from manyheads.devices import on_its_gpu
 
 LAYOUTS = 1024  # how many are kept
 ROWS = 32  # distances that one program sums
@@ -39,6 +40,10 @@ class Tensors(NamedTuple):
     ids: Tensor | None  # (B, Q)
     key_ids: Tensor | None  # (B, K)
     ends: Tensor | None  # (B,)
+
+    @property
+    def device(self) -> torch.device:
+        return self.query.device
 
     def readable(self) -> Tensors:
         """Return them with contiguous channels, and the tables in the dtype of the query."""
@@ -326,6 +331,7 @@ def round_up_channels(channels: int) -> int:
 # ---- forward and backward ----------------------------------------------------------------------
 
 
+@on_its_gpu
 def run_forward(tensors: Tensors, scale: float, numbers: LaunchNumbers) -> tuple[Tensor, Tensor]:
     """Return the output (B, H, Q, C), and the log-sum-exp of each row to the base of two."""
     tensors = tensors.readable()
@@ -338,6 +344,7 @@ def run_forward(tensors: Tensors, scale: float, numbers: LaunchNumbers) -> tuple
     return out, largest
 
 
+@on_its_gpu
 def run_backward(
     tensors: Tensors,
     scale: float,

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from manyheads.attention.kernels.relative import as_tokens
 from manyheads.attention.kernels.triton.launch import make_channels_contiguous, round_up_channels
+from manyheads.devices import on_its_gpu
 
 triton: Any = import_module("triton")
 tl: Any = import_module("triton.language")
@@ -150,6 +151,7 @@ def sizes_of(
     return (heads, queries, keys), constants
 
 
+@on_its_gpu
 def attend_rows(
     query: Tensor, key: Tensor, value: Tensor, ids: Tensor, key_ids: Tensor, seed: Tensor,
     scale: float, causal: bool, dropped: float,
@@ -165,6 +167,7 @@ def attend_rows(
     return out
 
 
+@on_its_gpu
 def gradients_of_rows(
     query: Tensor, key: Tensor, value: Tensor, ids: Tensor, key_ids: Tensor, seed: Tensor,
     scale: float, causal: bool, dropped: float, grad: Tensor,

@@ -10,6 +10,8 @@ from typing import Any
 
 from torch import Tensor
 
+from manyheads.devices import on_its_gpu
+
 triton: Any = import_module("triton")
 tl: Any = import_module("triton.language")
 
@@ -77,6 +79,7 @@ def attend(  # type: ignore[no-untyped-def]
 attend_on_device = triton.jit(attend)
 
 
+@on_its_gpu
 def launch(
     query: Tensor,
     key: Tensor,
