@@ -91,6 +91,7 @@ class CudaGraphDecoder:
             if count < 1:
                 raise ValueError(f"{name} is 1 or more, got {count}")
         self.decoder, self.batch, self.slots = decoder, batch, slots
+        self.addresses = list_addresses(decoder)
         self.look_every, self.compile = look_every, compile
         self.fused = compile is None and is_fused(decoder, batch)
         weight = next(decoder.parameters())
@@ -172,6 +173,11 @@ class CudaGraphDecoder:
 
     def check_limits(self, start: Tensor, bounds: Bounds) -> list[int]:
         """Return the maximum length of each sequence; refuse what does not fit."""
+        if self.addresses != list_addresses(self.decoder):  # recordings read them where they were
+            raise ValueError(
+                "the decoder's weights have moved since its step was recorded, as after .to(); "
+                "make a new CudaGraphDecoder"
+            )
         if not 1 <= len(start) <= self.batch or start.shape[1] < 1:
             raise ValueError(
                 f"1 to {self.batch} sequences that have begun are written on, "
@@ -394,6 +400,11 @@ def check_recordable(decoder: Decoder) -> list[Block]:
     if decoder.training:
         raise ValueError("a step is recorded as it is used, not as it is trained: eval() first")
     return blocks
+
+
+def list_addresses(network: nn.Module) -> tuple[int, ...]:
+    """Return the addresses of the weights."""
+    return tuple(weight.data_ptr() for weight in network.parameters())
 
 
 def attention_of(block: Block) -> Attention:

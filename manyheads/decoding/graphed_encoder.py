@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from manyheads.attention.kernels import Fastest
 from manyheads.attention.patterns import Everything
 from manyheads.attention.places import line
-from manyheads.decoding.cuda_graph import capture
-from manyheads.decoding.graphed_step import list_weights
+from manyheads.decoding.cuda_graph import capture, list_addresses
 from manyheads.modules.stack import Memory
 from manyheads.modules.transformer import Encoder, EncoderDecoder, Tokens
 
@@ -67,7 +66,7 @@ def encode_one(network: EncoderDecoder, read: Tokens) -> Memory:
     plain = type(encoder) is Encoder and isinstance(encoder.stack.kernel, Fastest)
     if not plain or len(read.ids) != 1 or read.seen != Everything() or read.types is not None:
         return network.encode(read)
-    places = list_weights(encoder)
+    places = list_addresses(encoder)
     if encoder not in KEPT or KEPT[encoder].places != places:
         KEPT[encoder] = EncoderRecordings(places)
     found = KEPT[encoder].find(encoder, read.ids)

@@ -18,6 +18,7 @@ from manyheads.attention.cache import Growing
 from manyheads.attention.kernels import is_wrapper
 from manyheads.attention.patterns import Everything, Lengths
 from manyheads.decoding.bounds import find_room
+from manyheads.decoding.cuda_graph import list_addresses
 from manyheads.decoding.graphed_rows import (
     LANES,
     GraphedRows,
@@ -186,15 +187,10 @@ KEPT: WeakKeyDictionary[nn.Module, Recordings] = WeakKeyDictionary()
 def find_recording(decoder: Decoder, size: StepSize, step: Any = None) -> GraphedRows:
     """Return a free recording of this size; new ones are made if the weights have moved, as after
     `.to()`."""
-    places = (*list_weights(decoder), int(decoder.stack.fused))
+    places = (*list_addresses(decoder), int(decoder.stack.fused))
     if decoder not in KEPT or KEPT[decoder].places != places:
         KEPT[decoder] = Recordings(places)
     return KEPT[decoder].find(decoder, size, step)
-
-
-def list_weights(network: nn.Module) -> tuple[int, ...]:
-    """Return the addresses of the weights."""
-    return tuple(weight.data_ptr() for weight in network.parameters())
 
 
 def most_bytes() -> int:

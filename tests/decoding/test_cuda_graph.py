@@ -255,6 +255,17 @@ def test_what_cannot_be_recorded_is_refused(asked: Any, sentence: str) -> None:
         CudaGraphDecoder(**{"decoder": writer(), "batch": 5, "slots": 30, **asked})
 
 
+def test_a_recording_of_weights_that_have_moved_is_refused() -> None:
+    network = writer()
+    recorded = CudaGraphDecoder(network, 5, 30)
+    with torch.no_grad():
+        network.head.bias.mul_(2)  # changed where they are
+    recorded.sample(prompts(), BOUNDS)
+    network.float()
+    with pytest.raises(ValueError, match=r"the decoder's weights have moved since its step was r"):
+        recorded.sample(prompts(), BOUNDS)
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="records on CUDA")
 @pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning")  # what inductor says
 @pytest.mark.parametrize(
