@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from manyheads.tasks.graph.corpus import gather_graphs
+from manyheads.tasks.graph.corpus import gather_graphs, split_graphs
+from manyheads.tasks.graph.measures import measure_answers
 from manyheads.tasks.graph.picture import GraphPicture, spread_out
 from manyheads.tasks.graph.records import (
     from_networkx,
@@ -25,6 +26,7 @@ from manyheads.tasks.graph.records import (
 from manyheads.tasks.graph.schema import RawGraph, Schema
 from manyheads.tasks.graph.settings import GraphData, GraphRecipe
 from manyheads.tasks.graph.sources import read_nodes
+from manyheads.tasks.graph.task import GraphTask
 
 WATER = {"nodes": {"atom": ["O", "H", "H"]}, "edges": [[0, 1, "single"], [0, 2]]}
 
@@ -107,6 +109,42 @@ def test_molecules_to_validate_on_are_not_learned_from(tmp_path: Path) -> None:
     train.write_text("smiles,y\nOCC,1\n")
     with pytest.raises(ValueError, match="no graph is left: all 1 are also among"):
         gather_graphs(GraphRecipe("graph", data))
+
+
+@pytest.mark.parametrize(
+    ("train", "valid", "sentence"),
+    [
+        ([0.5, 1.5], [None], "no target has a value"),
+        ([0, 1], [1, 1], "an AUC needs examples of both kinds"),
+    ],
+)
+def test_graphs_by_which_nothing_can_be_chosen_are_refused_before_training(
+    tmp_path: Path, train: list[float], valid: list[float | None], sentence: str
+) -> None:
+    files = {"graphs": train * 9, "valid_graphs": valid}
+    for name, targets in files.items():
+        lines = [json.dumps({**WATER, "targets": {"y": y}}) for y in targets]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+    data = GraphData(**{name: tmp_path / f"{name}.jsonl" for name in files}, target=("y",))
+    recipe = GraphRecipe("graph", data)
+    with pytest.raises(ValueError, match=f"the validation set cannot be scored: {sentence}"):
+        GraphTask.settle(recipe, gather_graphs(recipe))
+
+
+def test_of_several_targets_one_at_least_has_both_kinds() -> None:
+    graphs = [graph_of({**WATER, "targets": {"y": y, "z": 1 - y}}, ["y", "z"]) for y in (0, 1)]
+    schema = Schema.learn(graphs, ["y", "z"], None)
+    with pytest.raises(ValueError, match="both kinds, and no target has both"):
+        measure_answers(schema, [torch.zeros(2)], [schema.encode(graphs[0])])
+
+
+def test_graphs_to_validate_on_have_a_target() -> None:
+    graphs = [one_node(i, i / 2) for i in range(3)] + [
+        replace(one_node(i), targets=[""]) for i in range(30)
+    ]
+    for seed in range(9):
+        _, valid = split_graphs(graphs, 0.05, seed)
+        assert [one.targets != [""] for one in valid] == [True]
 
 
 def test_nodes_are_drawn_as_far_apart_as_they_are() -> None:

@@ -83,9 +83,10 @@ def leave_out(
 def split_graphs(
     graphs: list[RawGraph], share: float, seed: int
 ) -> tuple[list[RawGraph], list[RawGraph]]:
-    order = [*range(len(graphs))]
+    """Split off a share of the graphs that have a target."""
+    order = [i for i, one in enumerate(graphs) if any(one.targets)] or [*range(len(graphs))]
     random.Random(seed).shuffle(order)
-    few = set(order[: max(1, round(share * len(graphs)))])
+    few = set(order[: max(1, round(share * len(order)))])
     kept = [one for i, one in enumerate(graphs) if i not in few]
     if not kept:
         raise ValueError("one graph is too few: some are to learn from, some to validate on")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from manyheads.metrics.labels import accuracy, macro_f1, pearson, rmse, roc_auc
@@ -34,6 +35,8 @@ def measure_answers(
         wanted = wanted * spread + mean
     each = [measure_target(schema, *both) for both in zip(said.T, wanted.T, strict=True)]
     told = [one for one in each if one]
+    if not told:
+        raise ValueError("an AUC needs examples of both kinds, and no target has both")
     return {name: float(np.mean([one[name] for one in told])) for name in told[0]}
 
 
@@ -46,3 +49,16 @@ def measure_target(schema: Schema, said: Array, wanted: Array) -> dict[str, floa
     if len(schema.targets) > 1 and len({*both[1]}) < 2:
         return {}
     return {"auc": roc_auc(*both).value}
+
+
+def refuse_immeasurable(schema: Schema, graphs: Sequence[EncodedGraph]) -> None:
+    """Raise if no answers for these validation graphs could be scored."""
+    wide = len(schema.classes)
+    shapes = [(one.wanted.size, wide) if wide else one.wanted.shape for one in graphs]
+    try:
+        measure_answers(schema, [torch.zeros(shape) for shape in shapes], graphs)
+    except ValueError as error:
+        raise ValueError(
+            f"the validation set cannot be scored: {error}; a larger data.held_out, or another "
+            "file to validate on, would do"
+        ) from None

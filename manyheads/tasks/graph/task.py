@@ -29,7 +29,7 @@ from manyheads.tasks.graph.corpus import (
     read_many,
     refuse_other_splits,
 )
-from manyheads.tasks.graph.measures import measure_answers
+from manyheads.tasks.graph.measures import measure_answers, refuse_immeasurable
 from manyheads.tasks.graph.model import GraphModel
 from manyheads.tasks.graph.network import GraphBatch, GraphNetwork, SideBySide
 from manyheads.tasks.graph.records import parse_graph
@@ -71,8 +71,9 @@ class GraphTask(Task):
 
     @classmethod
     def settle(cls, recipe: GraphRecipe, corpus: GraphCorpus) -> GraphRecipe:
-        goal = Schema.learn(corpus.train, recipe.data.target, recipe.goal, corpus.valid).goal
-        return replace(recipe, goal=goal)
+        schema = Schema.learn(corpus.train, recipe.data.target, recipe.goal, corpus.valid)
+        refuse_immeasurable(schema, [schema.encode(one) for one in corpus.valid])
+        return replace(recipe, goal=schema.goal)
 
     @classmethod
     def prepare(cls, corpus: GraphCorpus, recipe: GraphRecipe, folder: Path) -> None:
