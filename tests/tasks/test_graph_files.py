@@ -23,9 +23,9 @@ from manyheads.tasks.graph.records import (
     read_graph_file,
     save_graphs,
 )
-from manyheads.tasks.graph.schema import RawGraph, Schema
+from manyheads.tasks.graph.schema import RawGraph, Schema, find_goal
 from manyheads.tasks.graph.settings import GraphData, GraphRecipe
-from manyheads.tasks.graph.sources import read_nodes
+from manyheads.tasks.graph.sources import LeftOut, read_molecules, read_node_rows, read_nodes
 from manyheads.tasks.graph.task import GraphTask
 
 WATER = {"nodes": {"atom": ["O", "H", "H"]}, "edges": [[0, 1, "single"], [0, 2]]}
@@ -268,3 +268,32 @@ def test_the_numbers_of_rows_that_pandas_writes_are_no_column(tmp_path: Path) ->
     assert graph.edges == [(0, 1, ""), (1, 0, "")]
     edges.write_text("a,b,\nb,a,\n")  # no head, and labels that are empty
     assert read_nodes(nodes, edges, "kind")[0].edges == [(0, 1, ""), (1, 0, "")]
+
+
+@pytest.mark.parametrize(
+    ("cell", "sentence"),
+    [
+        ("NA", "y is 'NA'; an empty cell, or nan, is a missing value"),
+        ("n/a", "y is 'n/a'; an empty cell, or nan, is a missing value"),
+        ("3,14", "y is '3,14'; a number is written with a point, as 3.14, and without commas"),
+    ],
+)
+def test_a_target_that_is_neither_value_nor_gap_is_refused_where_it_is(
+    tmp_path: Path, cell: str, sentence: str
+) -> None:
+    pytest.importorskip("rdkit", reason="molecules are read by RDKit")
+    molecules, nodes = tmp_path / "molecules.tsv", tmp_path / "nodes.tsv"
+    molecules.write_text(f"smiles\ty\nC\t1.5\nCC\tnan\nCCC\t{cell}\n")
+    with pytest.raises(ValueError, match=f"molecules.tsv:4: {sentence}"):
+        read_molecules(molecules, "smiles", ["y"], LeftOut())
+    nodes.write_text(f"id\ty\na\t\nb\t{cell}\n")
+    with pytest.raises(ValueError, match=f"nodes.tsv:3: {sentence}"):
+        read_node_rows(nodes, "y")
+    with pytest.raises(ValueError, match=sentence):
+        graph_of({**WATER, "targets": {"y": cell}}, ["y"])
+
+
+def test_words_among_numbers_make_no_classes_of_them() -> None:
+    for words in (["<1"], ["<1", ">5", "5 to 6"]):
+        with pytest.raises(ValueError, match="y is a number elsewhere, got '<1'"):
+            find_goal([["1.5", "2.5", "3.5", "4.5", *words]], ["y"])

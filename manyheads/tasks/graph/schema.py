@@ -21,7 +21,7 @@ from manyheads.training.files import write_text
 Array = NDArray[Any]
 SEVERAL = 0.5  # a column with a larger share of cells of several words is one of words
 FEW_VALUES = 20  # whole numbers with at most this many values are categories
-MOSTLY = 0.9  # if more than this share of a target's values are numbers, others are mistakes
+MOSTLY = 0.5  # if more than this share of a target's values are numbers, others are mistakes
 SHOWN = 10  # labels that an error lists
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from manyheads.data.labelled import ROWS, check_width
 from manyheads.data.sources import kind_of
+from manyheads.tasks.graph.cells import read_target
 from manyheads.tasks.graph.schema import RawGraph
 
 SHOWN = 3  # examples for each reason
@@ -70,7 +71,7 @@ def read_molecules(
     for number, row in read_table(path):
         if missing := next((name for name in (smiles, *targets) if name not in row), None):
             raise ValueError(f"{path} has no column {missing!r}; its columns are {', '.join(row)}")
-        cells = [read_target(row[name]) for name in targets]
+        cells = [read_target_at(path, number, name, row[name]) for name in targets]
         try:
             found.append(replace(parse_smiles(row[smiles]), targets=cells))
         except ValueError as error:
@@ -80,9 +81,11 @@ def read_molecules(
     return found
 
 
-def read_target(cell: str) -> str:
-    """Read "nan", which other programs write for a missing value, as empty."""
-    return "" if cell.lower() == "nan" else cell
+def read_target_at(path: Path, number: int, name: str, cell: str) -> str:
+    try:
+        return read_target(name, cell)
+    except ValueError as error:
+        raise ValueError(f"{path}:{number}: {error}") from None
 
 
 def parse_smiles(text: str) -> RawGraph:
@@ -129,7 +132,7 @@ def read_nodes(nodes: Path, edges: Path, target: str) -> tuple[RawGraph, list[st
     _, *others = next(iter(rows.values()))
     columns = {name: [row[name] for row in rows.values()] for name in others if name != target}
     number = {name: i for i, name in enumerate(rows)}
-    targets = [read_target(row[target]) for row in rows.values()]
+    targets = [row[target] for row in rows.values()]
     joined = [*read_edges(edges, number)]
     refuse_two_labels(joined, [*rows])
     return RawGraph(columns, joined, targets), [*rows]
@@ -149,12 +152,16 @@ def refuse_two_labels(edges: Sequence[tuple[int, int, str]], names: Sequence[obj
 
 def read_node_rows(path: Path, target: str) -> dict[str, dict[str, str]]:
     """Return the rows of a table by their first column, the name of a node."""
-    rows = [row for _, row in read_table(path)]
-    if not rows:
+    table = [*read_table(path)]
+    if not table:
         raise ValueError(f"{path} has no nodes")
-    key, *others = rows[0]
+    key, *others = table[0][1]
     if target not in others:
-        raise ValueError(f"{path} has no column {target!r}; its columns are {', '.join(rows[0])}")
+        there = ", ".join([key, *others])
+        raise ValueError(f"{path} has no column {target!r}; its columns are {there}")
+    rows = [
+        row | {target: read_target_at(path, number, target, row[target])} for number, row in table
+    ]
     named = {row[key]: row for row in rows}
     if len(named) < len(rows):
         raise ValueError(f"{path} names a node twice; the first column is a name for each")

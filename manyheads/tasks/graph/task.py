@@ -35,7 +35,7 @@ from manyheads.tasks.graph.network import GraphBatch, GraphNetwork, SideBySide
 from manyheads.tasks.graph.records import parse_graph
 from manyheads.tasks.graph.schema import RawGraph, Schema
 from manyheads.tasks.graph.settings import GraphRecipe
-from manyheads.tasks.graph.sources import LeftOut, read_node_rows, read_target
+from manyheads.tasks.graph.sources import LeftOut, read_node_rows
 from manyheads.tasks.task import Task, Validation
 from manyheads.training.files import write_text
 from manyheads.training.run import CORPUS
@@ -245,7 +245,7 @@ class GraphTask(Task):
         key = next(iter(next(iter(rows.values()))))
         if wrong := next((name for name in rows if name not in set(names)), None):
             raise ValueError(f"{path}: there is no node {wrong!r} in the graph it learned from")
-        targets = [read_target(rows[n][data.target[0]]) if n in rows else "" for n in names]
+        targets = [rows[n][data.target[0]] if n in rows else "" for n in names]
         whole, left_out = RawGraph({key: names}, [], targets), LeftOut()
         if any(data.split in row for row in rows.values()):
             split = [rows.get(n, {}).get(data.split, "") for n in names]
