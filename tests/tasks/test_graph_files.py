@@ -297,3 +297,21 @@ def test_words_among_numbers_make_no_classes_of_them() -> None:
     for words in (["<1"], ["<1", ">5", "5 to 6"]):
         with pytest.raises(ValueError, match="y is a number elsewhere, got '<1'"):
             find_goal([["1.5", "2.5", "3.5", "4.5", *words]], ["y"])
+
+
+def test_gaps_among_the_numbers_of_nodes_leave_them_numbers(tmp_path: Path) -> None:
+    nodes, edges = tmp_path / "nodes.tsv", tmp_path / "edges.tsv"
+    edges.write_text("a\tnan\n")
+    nodes.write_text("id\tsize\ty\na\t0.5\t1\nb\tNaN\t2\nnan\t1.5\t3\n")
+    graph, names = read_nodes(nodes, edges, "y")
+    assert (names, graph.columns) == (["a", "b", "nan"], {"size": ["0.5", "", "1.5"]})
+    assert [*Schema.learn([graph], ["y"], None).numbers] == ["size"]
+    assert graph_of({"nodes": {"size": [0.5, "nan", float("nan")]}}).columns == {
+        "size": ["0.5", "", ""]
+    }
+    for cell, sentence in (("NA", "an empty cell"), ("2,5", "a number is written with a point")):
+        nodes.write_text(f"id\tsize\ty\na\t0.5\t1\nb\t{cell}\t2\nnan\t1.5\t3\n")
+        with pytest.raises(ValueError, match=f"nodes.tsv:3: size is '{cell}'; {sentence}"):
+            read_nodes(nodes, edges, "y")
+    nodes.write_text("id\tkind\ty\na\tnone\t1\nb\tNA\t2\nnan\tred, blue\t3\n")
+    assert read_nodes(nodes, edges, "y")[0].columns == {"kind": ["none", "NA", "red, blue"]}

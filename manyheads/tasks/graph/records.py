@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.data.sources import read_records
-from manyheads.tasks.graph.cells import read_target
+from manyheads.tasks.graph.cells import read_cell, read_target
 from manyheads.tasks.graph.schema import RawGraph
 from manyheads.tasks.graph.sources import parse_smiles, refuse_two_labels
 from manyheads.training.files import write_text
@@ -89,7 +89,7 @@ def column_of(name: str, cells: Any) -> list[str]:
         raise ValueError(f"{name} is a list with a cell for each node, got {cells!r}")
     if wrong := next((one for one in cells if isinstance(one, Mapping)), None):
         raise ValueError(f"a cell of {name} is a number or a text, got {wrong!r}")
-    return [*map(text_of, cells)]
+    return [read_cell(text_of(cell)) for cell in cells]
 
 
 def edge_of(edge: Any, size: int) -> tuple[int, int, str]:

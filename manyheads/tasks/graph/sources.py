@@ -10,8 +10,8 @@ from typing import Any
 
 from manyheads.data.labelled import ROWS, check_width
 from manyheads.data.sources import kind_of
-from manyheads.tasks.graph.cells import read_target
-from manyheads.tasks.graph.schema import RawGraph
+from manyheads.tasks.graph.cells import MISSING, describe_odd, read_cell, read_target
+from manyheads.tasks.graph.schema import RawGraph, are_numbers, is_number
 
 SHOWN = 3  # examples for each reason
 
@@ -159,13 +159,27 @@ def read_node_rows(path: Path, target: str) -> dict[str, dict[str, str]]:
     if target not in others:
         there = ", ".join([key, *others])
         raise ValueError(f"{path} has no column {target!r}; its columns are {there}")
+    for name in others:
+        if name != target:
+            refuse_odd_numbers(path, name, {number: row[name] for number, row in table})
     rows = [
-        row | {target: read_target_at(path, number, target, row[target])} for number, row in table
+        {name: read_cell(cell) if name in others else cell for name, cell in row.items()}
+        | {target: read_target_at(path, number, target, row[target])}
+        for number, row in table
     ]
     named = {row[key]: row for row in rows}
     if len(named) < len(rows):
         raise ValueError(f"{path} names a node twice; the first column is a name for each")
     return named
+
+
+def refuse_odd_numbers(path: Path, name: str, cells: dict[int, str]) -> None:
+    """Raise if words for a missing value, or decimal commas, make categories of numbers."""
+    given = [read_cell(cell) for cell in cells.values() if cell.lower() not in MISSING]
+    if are_numbers([cell.replace(",", ".") for cell in given]):
+        for number, cell in cells.items():
+            if read_cell(cell) and not is_number(cell):
+                raise ValueError(f"{path}:{number}: {describe_odd(name, cell)}")
 
 
 def read_edges(path: Path, number: dict[str, int]) -> Iterator[tuple[int, int, str]]:
