@@ -11,6 +11,7 @@ import networkx
 import numpy as np
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from manyheads.tasks.graph.corpus import gather_graphs, split_graphs
 from manyheads.tasks.graph.measures import measure_answers
@@ -164,6 +165,18 @@ def test_a_picture_tells_who_attends_to_whom_and_is_drawn() -> None:
     widths = sorted(line.get_linewidth() for line in axis.lines)
     assert widths[-1] > widths[-2] > 2  # the stronger edge is the wider
     assert [text.get_text() for text in axis.texts] == ["C", "C", "O"]
+
+
+def test_a_long_title_stays_within_the_picture() -> None:
+    for title in ("ethanol", f"{'N#CC(=O)' * 9}\n{'solubility in water -1.5, ' * 9}"):
+        picture = GraphPicture(
+            "CO", np.array([[0.0, 0], [1, 0]]), [(0, 1)], torch.ones(2, 2), title
+        )
+        figure = picture.figure()
+        FigureCanvasAgg(figure).draw()
+        drawn = figure._suptitle.get_window_extent()  # type: ignore[attr-defined]
+        assert 0 <= drawn.x0 < drawn.x1 <= figure.bbox.x1
+        assert figure.axes[0].bbox.y1 <= drawn.y0 < drawn.y1 <= figure.bbox.y1
 
 
 def one_node(cell: object, y: float = 0.5) -> RawGraph:

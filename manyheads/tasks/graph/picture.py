@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +34,7 @@ COLOURS = {
     "Br": "#8c2d04",
     "I": "#6a1b9a",
 }
+PER_INCH = 9  # characters of a title of 10 points, if most are wide
 INK, PAPER = "#1f2933", "#ffffff"
 
 
@@ -70,9 +72,13 @@ class GraphPicture(Picture):
 
         wide, high = np.ptp(self.spots, axis=0) + 1.6
         scale = min(1.0, 9.0 / max(wide, high))
-        across, up = max(4.4, wide * scale + 1.1), max(2.6, high * scale + 0.7)  # inches
+        across = max(4.4, wide * scale + 1.1)  # inches
+        title = wrap_title(self.title, int(across * PER_INCH))
+        above = 0.25 + 0.175 * len(title)
+        up = max(2.0, high * scale + 0.1) + above
         figure = Figure(figsize=(across, up))
-        axis = figure.add_axes((0, 0, 1 - 1.1 / across, 1 - 0.6 / up))
+        below = 1 - above / up
+        axis = figure.add_axes((0, 0, 1 - 1.1 / across, below))
         shades = LinearSegmentedColormap.from_list(
             "heat", ["#e8eef7", "#7aa6e8", "#5b2bd9", "#c2185b"]
         )
@@ -96,9 +102,9 @@ class GraphPicture(Picture):
         low, top = self.spots.min(0) - 0.8, self.spots.max(0) + 0.8
         axis.set(xlim=(low[0], top[0]), ylim=(low[1], top[1]), aspect="equal")
         axis.set_axis_off()
-        figure.suptitle(self.title, fontsize=10, color=INK, parse_math=False)
+        figure.suptitle("\n".join(title), y=1 - 0.06 / up, fontsize=10, color=INK, parse_math=False)
         bar = figure.colorbar(
-            tone, cax=figure.add_axes((1 - 0.95 / across, 0.12, 0.16 / across, 0.62))
+            tone, cax=figure.add_axes((1 - 0.95 / across, 0.12, 0.16 / across, 0.8 * below))
         )
         bar.set_label("attention between two nodes", fontsize=8, color=INK)
         bar.ax.tick_params(labelsize=7)
@@ -136,6 +142,11 @@ class GraphPicture(Picture):
                 **round_ends,
             )
             axis.plot(x, y, color=INK, lw=1.1 * scale, zorder=3, **round_ends)
+
+
+def wrap_title(title: str, width: int) -> list[str]:
+    """Break the lines of a title that are wider than a picture."""
+    return [part for line in title.splitlines() for part in wrap(line, width)]
 
 
 def place_nodes(given: str | RawGraph, hops: Array) -> Array:
