@@ -328,3 +328,50 @@ def test_gaps_among_the_numbers_of_nodes_leave_them_numbers(tmp_path: Path) -> N
             read_nodes(nodes, edges, "y")
     nodes.write_text("id\tkind\ty\na\tnone\t1\nb\tNA\t2\nnan\tred, blue\t3\n")
     assert read_nodes(nodes, edges, "y")[0].columns == {"kind": ["none", "NA", "red, blue"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("e.tsv", "a\tz\na\tb\n", "e.tsv:1: there is no node 'z'"),
+        ("e.tsv", "y\tb\na\tb\n", "e.tsv:1: there is no node 'y'"),
+        ("e.tsv", "one\tother\n", "e.tsv has no edges between these nodes"),
+        ("e.tsv", "", "e.tsv has no edges between these nodes"),
+        ("e.tsv", "a,b\n", "one column, a,b; .* a tab separates the columns of this file"),
+        ("e.csv", "a;b\n", "one column, a;b; .* a comma separates the columns of this file"),
+        ("e.tsv", "a\tb\tnear\t0.5\n", "e.tsv has 4 columns, a, b, near, 0.5; edges have two"),
+    ],
+)
+def test_a_table_that_holds_other_edges_is_refused(
+    tmp_path: Path, name: str, text: str, sentence: str
+) -> None:
+    nodes, edges = tmp_path / "nodes.tsv", tmp_path / name
+    nodes.write_text("id\tkind\na\tx\nb\ty\n")
+    edges.write_text(text)
+    with pytest.raises(ValueError, match=sentence):
+        read_nodes(nodes, edges, "kind")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("id;kind\na;x\n", "no column 'kind'; .* id;kind; a comma separates the columns"),
+        ("id,size,size,kind\na,1,2,x\n", "n.csv has two columns 'size'"),
+        ("kind,size\nx,1\n", "the first column, 'kind', names the nodes and is no target"),
+    ],
+)
+def test_a_table_that_holds_other_nodes_is_refused(
+    tmp_path: Path, text: str, sentence: str
+) -> None:
+    nodes = tmp_path / "n.csv"
+    nodes.write_text(text)
+    with pytest.raises(ValueError, match=sentence):
+        read_node_rows(nodes, "kind")
+
+
+def test_tables_of_other_programs_are_read_as_they_are_meant(tmp_path: Path) -> None:
+    nodes, edges = tmp_path / "nodes.csv", tmp_path / "edges.csv"
+    nodes.write_bytes('\ufeff"id","kind"\r\n"a, 1","x"\r\n"b","y"\r\n'.encode())
+    edges.write_bytes('\ufeff"a, 1",b\r\n'.encode())
+    graph, names = read_nodes(nodes, edges, "kind")
+    assert (names, graph.targets, graph.edges) == (["a, 1", "b"], ["x", "y"], [(0, 1, "")])

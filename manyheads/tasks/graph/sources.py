@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -13,6 +15,7 @@ from manyheads.data.sources import kind_of
 from manyheads.tasks.graph.cells import MISSING, describe_odd, read_cell, read_target
 from manyheads.tasks.graph.schema import RawGraph, are_numbers, is_number
 
+SEPARATOR = re.compile(r"[,;|\s]")
 SHOWN = 3  # examples for each reason
 
 ATOMS = {
@@ -60,6 +63,8 @@ def read_table(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield (line number, {column: cell}), with the names from the header."""
     rows = read_rows(path)
     _, head = next(rows, (0, []))
+    if twice := next((name for name, n in Counter(head).items() if name and n > 1), None):
+        raise ValueError(f"{path} has two columns {twice!r}; each has a name of its own")
     for number, row in rows:
         yield number, {name: cell for name, cell in zip(head, row, strict=True) if name}
 
@@ -69,8 +74,8 @@ def read_molecules(
 ) -> list[RawGraph]:
     found = []
     for number, row in read_table(path):
-        if missing := next((name for name in (smiles, *targets) if name not in row), None):
-            raise ValueError(f"{path} has no column {missing!r}; its columns are {', '.join(row)}")
+        for name in (smiles, *targets):
+            require_column(path, name, [*row])
         cells = [read_target_at(path, number, name, row[name]) for name in targets]
         try:
             found.append(replace(parse_smiles(row[smiles]), targets=cells))
@@ -156,9 +161,9 @@ def read_node_rows(path: Path, target: str) -> dict[str, dict[str, str]]:
     if not table:
         raise ValueError(f"{path} has no nodes")
     key, *others = table[0][1]
-    if target not in others:
-        there = ", ".join([key, *others])
-        raise ValueError(f"{path} has no column {target!r}; its columns are {there}")
+    require_column(path, target, [key, *others])
+    if target == key:
+        raise ValueError(f"{path}: the first column, {key!r}, names the nodes and is no target")
     for name in others:
         if name != target:
             refuse_odd_numbers(path, name, {number: row[name] for number, row in table})
@@ -183,17 +188,42 @@ def refuse_odd_numbers(path: Path, name: str, cells: dict[int, str]) -> None:
 
 
 def read_edges(path: Path, number: dict[str, int]) -> Iterator[tuple[int, int, str]]:
-    """Yield edges (node, node, label); a first line that does not name two nodes is a header."""
+    """Yield edges (node, node, label); a first line that names no node is a header."""
+    found = 0
     for i, (at, row) in enumerate(read_rows(path)):
-        if len(row) < 2:
+        if len(row) not in (2, 3):
             raise ValueError(
-                f"{path} has one column, {', '.join(row)}; edges have two names of nodes on a "
-                "line, and a label if they have one"
+                f"{path} has {count_columns(row)}; edges have two names of nodes on a line, and a "
+                f"label if they have one{name_separator(path, row)}"
             )
         one, other, *label = row
-        wrong = [name for name in (one, other) if name not in number]
-        if wrong and i == 0:
+        known = [name in number for name in (one, other)]
+        if i == 0 and not any(known):
             continue
-        if wrong:
-            raise ValueError(f"{path}:{at}: there is no node {wrong[0]!r}")
+        if not all(known):
+            raise ValueError(f"{path}:{at}: there is no node {other if known[0] else one!r}")
         yield number[one], number[other], label[0] if label else ""
+        found += 1
+    if not found:
+        raise ValueError(f"{path} has no edges between these nodes")
+
+
+def count_columns(row: Sequence[str]) -> str:
+    counted = "one column" if len(row) == 1 else f"{len(row)} columns"
+    return f"{counted}, {', '.join(row)}"
+
+
+def name_separator(path: Path, row: Sequence[str]) -> str:
+    """Return what separates cells, for an error about a row in one piece; "" for others."""
+    if len(row) > 1 or not SEPARATOR.search(row[0]):
+        return ""
+    by = "a tab" if kind_of(path) == ".tsv" else "a comma"
+    return f"; {by} separates the columns of this file"
+
+
+def require_column(path: Path, name: str, head: Sequence[str]) -> None:
+    if name not in head:
+        raise ValueError(
+            f"{path} has no column {name!r}; its columns are {', '.join(head)}"
+            f"{name_separator(path, head)}"
+        )
