@@ -375,3 +375,11 @@ def test_tables_of_other_programs_are_read_as_they_are_meant(tmp_path: Path) -> 
     edges.write_bytes('\ufeff"a, 1",b\r\n'.encode())
     graph, names = read_nodes(nodes, edges, "kind")
     assert (names, graph.targets, graph.edges) == (["a, 1", "b"], ["x", "y"], [(0, 1, "")])
+
+
+def test_weights_of_edges_are_no_labels() -> None:
+    size = 30
+    edges = [[i, i + 1, i / 7] for i in range(size - 1)]
+    record = {"nodes": {"a": [*range(size)]}, "edges": edges, "targets": {"y": "x"}}
+    with pytest.raises(ValueError, match="edges have 29 labels, which are numbers such as"):
+        Schema.learn([graph_of(record, ["y"])], ["y"], None)

@@ -86,6 +86,7 @@ class Schema:
             else:
                 columns[name] = [value for value, _ in Counter(map(as_whole, cells)).most_common()]
         edges = sorted({label for graph in graphs for _, _, label in graph.edges})
+        refuse_weights(edges)
         given = [[cell for cell in each if cell] for each in zip_targets(graphs, len(targets))]
         goal = goal or find_goal(given, targets)
         if empty := [name for name, cells in zip(targets, given, strict=True) if not cells]:
@@ -202,6 +203,16 @@ def refuse_words(given: Sequence[Sequence[str]], targets: Sequence[str]) -> None
                 f"{name} is a number elsewhere, got {wrong!r}; an empty cell is a gap, and "
                 "goal=classes learns words"
             )
+
+
+def refuse_weights(labels: Sequence[str]) -> None:
+    """Raise if edges have weights: each would be a label of its own."""
+    parts = [label for label in labels if is_number(label) and float(label) % 1]
+    if parts and len(labels) > FEW_VALUES and are_numbers(labels):
+        raise ValueError(
+            f"edges have {len(labels)} labels, which are numbers such as {parts[0]}; a label is "
+            "one of a few kinds: edges without labels, or with rounded ones, would do"
+        )
 
 
 def are_numbers(cells: Sequence[str]) -> bool:
