@@ -18,6 +18,7 @@ from manyheads.data.sources import (
     read_records,
 )
 
+MUCH = 2  # times the share to hold out: a last text that is longer is cut
 FIELDS = ("text", "content", "document")  # names of the text in a record; the first counts
 
 
@@ -125,8 +126,8 @@ SPLITS: dict[str, Callable[[Path], Iterator[Document]]] = {
 def hold_out(texts: Sequence[str], share: float) -> tuple[list[str], list[str]]:
     """Return the training texts, and the last `share` of all characters for validation.
 
-    A single text is cut where that share begins. Of many texts, the last ones that come closest to
-    the share are held out: at least one, never all.
+    Of many texts, the last ones that come closest to the share are held out, never all. A single
+    text, or a last one that is far longer than the share, is cut where the share begins.
     """
     if not 0 < share < 1:
         raise ValueError(f"the share that is held out is over 0 and under 1, got {share}")
@@ -143,5 +144,8 @@ def hold_out(texts: Sequence[str], share: float) -> tuple[list[str], list[str]]:
         return [text[:cut]], [text[cut:]]
     held = [*accumulate(len(text) for text in reversed(texts))]
     wanted = share * held[-1]
+    cut = int(held[0] - wanted)
+    if held[0] > MUCH * wanted and texts[-1][:cut].strip() and texts[-1][cut:].strip():
+        return [*texts[:-1], texts[-1][:cut]], [texts[-1][cut:]]
     last = min(range(1, len(texts)), key=lambda n: abs(held[n - 1] - wanted))
     return list(texts[:-last]), list(texts[-last:])

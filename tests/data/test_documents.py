@@ -134,10 +134,10 @@ def test_one_text_is_cut_at_a_share_of_its_characters() -> None:
     [
         ([10] * 10, 0.1, 1),
         ([10] * 10, 0.3, 3),
-        ([10] * 10, 0.01, 1),
+        ([10] * 10, 0.06, 1),
         ([10] * 10, 0.99, 9),
         ([50, 30, 15, 5], 0.19, 2),
-        ([1, 99], 0.1, 1),
+        ([9, 1], 0.06, 1),
     ],
 )
 def test_of_many_the_last_that_come_closest_are_held_out(
@@ -147,6 +147,20 @@ def test_of_many_the_last_that_come_closest_are_held_out(
     train, valid = hold_out(all_texts, share)
     assert train + valid == all_texts
     assert len(valid) == held
+
+
+@pytest.mark.parametrize(
+    ("sizes", "share", "held"),
+    [([1, 99], 0.1, 10), ([35, 65], 0.1, 10), ([10] * 10, 0.01, 1), ([35, 65], 0.5, 65)],
+)
+def test_a_last_text_far_longer_than_the_share_is_cut_where_it_begins(
+    sizes: list[int], share: float, held: int
+) -> None:
+    all_texts = [str(i % 10) * size for i, size in enumerate(sizes)]
+    train, valid = hold_out(all_texts, share)
+    assert "".join([*train, *valid]) == "".join(all_texts)
+    assert [len(text) for text in valid] == [held]
+    assert hold_out([*all_texts, " " * 999], share)[1] == [" " * 999]  # nothing is in a half
 
 
 def test_a_text_too_short_to_hold_some_out_is_refused() -> None:

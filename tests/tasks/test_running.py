@@ -67,16 +67,14 @@ def test_one_document_is_not_called_several() -> None:
     assert str(TextCorpus(["abc"], ["d"])).startswith("1 document of 3 characters to train on")
 
 
-def test_a_last_document_that_is_most_of_the_corpus_is_told(tmp_path: Path) -> None:
+def test_of_a_last_document_that_is_most_of_the_corpus_a_share_is_held_out(
+    tmp_path: Path,
+) -> None:
     for name, size in (("a.txt", 35), ("b.txt", 65)):
         (tmp_path / name).write_text("x" * size, encoding="utf-8")
     texts = tuple(tmp_path / name for name in ("a.txt", "b.txt"))
-    assert gather_texts(TextData(texts)).notes == [
-        "  65% are held out and data.held_out=0.1: the last document is so long; "
-        "data.split=blank would make several of it, --valid-text name others"
-    ]
-    assert not gather_texts(TextData(texts[:1], texts[1:])).notes
-    assert not gather_texts(TextData(texts, held_out=0.5)).notes
+    told = "2 documents of 90 characters to train on, 10 characters to validate on"
+    assert str(gather_texts(TextData(texts))) == told
 
 
 def test_a_long_text_is_learned_from_in_pieces_that_lose_nothing() -> None:

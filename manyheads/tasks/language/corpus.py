@@ -19,7 +19,6 @@ from manyheads.tasks.vocabulary import CHARACTERS_A_TOKEN, TOKENIZER
 from manyheads.training.files import CORPUS, write_text
 
 BYTES = "valid.bytes"
-MUCH = 2  # times the share that was to be held out
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,6 @@ class TextCorpus:
     train: list[str]
     valid: list[str]
     kind: VocabularyKind = "bpe"  # of the vocabulary to train
-    share: float = 1.0  # of the text to hold out
 
     @property
     def characters(self) -> int:
@@ -48,17 +46,6 @@ class TextCorpus:
             f"{tell_seen(self.train, self.valid, len)}"
         )
 
-    @property
-    def notes(self) -> list[str]:
-        """That the last document is far longer than the share that was to be held out."""
-        held = sum(map(len, self.valid))
-        part = held / max(1, held + self.characters)
-        told = (
-            f"  {part:.0%} are held out and data.held_out={self.share:g}: the last document is so "
-            "long; data.split=blank would make several of it, --valid-text name others"
-        )
-        return [told] if part > MUCH * self.share else []
-
 
 def gather_texts(data: TextData, kind: VocabularyKind = "bpe") -> TextCorpus:
     if not data.text:
@@ -67,7 +54,7 @@ def gather_texts(data: TextData, kind: VocabularyKind = "bpe") -> TextCorpus:
     if data.valid_text:
         valid = [document.text for document in read_documents(data.valid_text, data.split)]
         return TextCorpus(train, valid, kind)
-    return TextCorpus(*hold_out(train, data.held_out), kind, data.held_out)
+    return TextCorpus(*hold_out(train, data.held_out), kind)
 
 
 def cut_lines(texts: Sequence[str], lines: int = 1000) -> Iterator[str]:
@@ -90,8 +77,7 @@ def prepare_texts(texts: TextCorpus, codec: Text, run: Path, framed: bool) -> No
     if held < 1:
         raise ValueError("there is nothing to validate on: the held-out text has no bytes")
     write_text(folder / BYTES, f"{held}\n")
-    told = "\n".join([str(texts), *texts.notes])
-    write_text(run / CORPUS, f"{told}\n{note_unknown(Shard(folder / 'valid'), codec)}")
+    write_text(run / CORPUS, f"{texts}\n{note_unknown(Shard(folder / 'valid'), codec)}")
 
 
 def note_unknown(held_out: Shard, codec: Text) -> str:
