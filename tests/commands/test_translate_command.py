@@ -198,6 +198,9 @@ def test_each_question_of_a_record_is_answered(
     assert sources == ["ba?\nba du ki 0", "du?\nba du ki 0", "ki?\nba du ki 0"]
     sentence = "stdin:1: qas is a list of questions, each an object with its answers"
     refuses(sentence, *given, stdin=b'{"context": "ba", "qas": 7}')
+    long = {"context": "ba " * 5000, "question": "ba?"}
+    done = manyheads(*given, stdin="\n\n".join(map(json.dumps, (records[0], long))).encode())
+    assert done.err.startswith("line 3 has ")  # after three questions of line 1
 
 
 @pytest.mark.parametrize(

@@ -46,15 +46,18 @@ class Pointer(Model):
         at_once: int = AT_ONCE,
         ready: Callable[[], bool] = lambda: True,
         told: Callable[[str], None] = warnings.warn,
+        name: Callable[[int], str] = "line {}".format,
     ) -> Iterator[list[Written]]:
         """Yield the best spans for each question with its text, in order, for input of any length;
-        `told` is called if a text is too long and cut.
+        `told` is called if a text is too long and cut, with its `name`.
         """
         if how.temperature:
             raise ValueError("an answer that is pointed at is not drawn; leave the temperature out")
         first = 1
-        for some in gather_texts(map(part_question, require_readable(texts)), at_once, ready):
-            yield from self.point(some, how.nbest, told, first)
+        read = map(part_question, require_readable(texts, name))
+        for some in gather_texts(read, at_once, ready):
+            names = [name(first + i) for i in range(len(some))]
+            yield from self.point(some, how.nbest, told, names)
             first += len(some)
 
     def point(
@@ -62,13 +65,13 @@ class Pointer(Model):
         texts: Sequence[str],
         nbest: int = 1,
         told: Callable[[str], None] = lambda _: None,
-        first: int = 1,
+        names: Sequence[str] = (),
     ) -> Iterator[list[Written]]:
-        """Yield the best spans of each text; `told` names those cut by number, from `first` on."""
+        """Yield the best spans of each text; `told` is called with the names of those cut."""
         frames = [self.task.frame(text) for text in texts]
-        for number, (text, frame) in enumerate(zip(texts, frames, strict=True), start=first):
+        for name, text, frame in zip(names, texts, frames, strict=False):
             if len(frame.ids) == self.task.room and frame.ends[-1] < len(text.rstrip()):
-                told(f"line {number}: the first {self.task.room:,} tokens are read")
+                told(f"{name}: the first {self.task.room:,} tokens are read")
         logs = self.task.decode(self.network, frames)
         for text, frame, each in zip(texts, frames, logs, strict=True):
             yield best_spans(text, frame, each, nbest)

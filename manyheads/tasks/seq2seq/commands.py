@@ -39,10 +39,19 @@ def write_lines(model: Any, options: Any, how: DecodingConfig, **more: Any) -> N
     if spoken:
         print("a line is read at a time; Ctrl-D ends", file=sys.stderr)
     read, ready = read_sources(model.task.kind, options)
-    sources, shown = tee(read)
+    lines: list[int] = []  # of each text
+    sources, shown = tee(note_lines(read, lines))
     at_once = 1 if spoken else AT_ONCE
     told = partial(print, file=sys.stderr)
-    written = model.write(sources, how, at_once=at_once, ready=ready, told=told, **more)
+    written = model.write(
+        sources,
+        how,
+        at_once=at_once,
+        ready=ready,
+        told=told,
+        name=lambda number: f"line {lines[number - 1]}",
+        **more,
+    )
     for number, (best, source) in enumerate(zip(written, shown, strict=False), start=1):
         if options.as_json:
             print_json(describe_best(model, source, best))
@@ -69,19 +78,31 @@ def join_lines(written: Written) -> str:
     return " ".join(written.text.split("\n"))
 
 
-def read_sources(kind: Kind, options: Any) -> tuple[Iterable[str], Callable[[], bool]]:
+Numbered = Iterable[tuple[int, str]]  # texts with their lines
+
+
+def note_lines(texts: Numbered, lines: list[int]) -> Iterator[str]:
+    """Yield the texts, and append the line of each to `lines`."""
+    for number, text in texts:
+        lines.append(number)
+        yield text
+
+
+def read_sources(kind: Kind, options: Any) -> tuple[Numbered, Callable[[], bool]]:
     """Return the texts that were given, or those of stdin, and a test whether the next is ready."""
     if options.texts:
-        return options.texts, lambda: True
+        return enumerate(options.texts, start=1), lambda: True
     coming = Incoming(blank=not options.records)
     lines = decode_lines(coming)
-    return read_records(lines, kind) if options.records else lines, coming.has_next
+    read = read_records(lines, kind) if options.records else enumerate(lines, start=1)
+    return read, coming.has_next
 
 
-def read_records(lines: Iterator[str], kind: Kind) -> Iterator[str]:
+def read_records(lines: Iterator[str], kind: Kind) -> Iterator[tuple[int, str]]:
     """Yield the sources for a model of this kind, from each JSON object of stdin."""
     for number, record in parse_records(lines, STDIN):
-        yield from KINDS[kind].records.all_sources(record, f"{STDIN}:{number}")
+        for source in KINDS[kind].records.all_sources(record, f"{STDIN}:{number}"):
+            yield number, source
 
 
 def describe_best(model: Translator, source: str, best: list[Written]) -> dict[str, Any]:

@@ -76,7 +76,12 @@ def evaluate_texts(
     judges = metrics_of(model.task.kind, tokenize, metrics)
     began = time.perf_counter()
     told = partial(print, file=sys.stderr)
-    written = model.write([example.source for example in examples], how, told=told)
+    written = model.write(
+        [example.source for example in examples],
+        how,
+        told=told,
+        name=lambda number: f"line {examples[number - 1].line}",
+    )
     outputs = [best.text for best, *_ in shown(written)]
     seconds = time.perf_counter() - began
     references = [example.references for example in examples]

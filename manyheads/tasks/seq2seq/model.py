@@ -140,23 +140,24 @@ class Translator(DraftedModel):
         at_once: int = AT_ONCE,
         ready: Callable[[], bool] = lambda: True,
         told: Callable[[str], None] = warnings.warn,
+        name: Callable[[int], str] = "line {}".format,
     ) -> Iterator[list[Written]]:
         """Yield the best outputs for each text, in order, however long the input is.
 
         Where the next text is not `ready`, those before it are written first. A text that cannot be
         read is refused after those before it were written; what is cut off a text is reported by
-        `told`.
+        `told`. `name` says what the text of a number, from 1 up, is called.
         """
         long = long or ("split" if self.kind == "translation" else "truncate")
         if long not in get_args(Long):
             raise ValueError(f"long is one of {', '.join(get_args(Long))}, got {long!r}")
         forced = self.task.codecs.target.encode(require_utf8(prefix, "the prefix"))
         first = 0
-        for some in gather_texts(require_readable(texts), at_once, ready):
+        for some in gather_texts(require_readable(texts, name), at_once, ready):
             cut: list[list[Part]] = []
             try:
                 for number, text in enumerate(some, start=first + 1):
-                    cut.append(self.parts(text, long, f"line {number}", told))
+                    cut.append(self.parts(text, long, name(number), told))
             finally:  # texts before a refused one are still written
                 yield from self.write_parts(cut, how, forced, first)
             first += len(some)
@@ -407,8 +408,10 @@ def record_cross_attention(
     return [one.weights[0][:, first:, opened:] for one in across]
 
 
-def require_readable(texts: Iterable[str]) -> Iterator[str]:
+def require_readable(
+    texts: Iterable[str], name: Callable[[int], str] = "line {}".format
+) -> Iterator[str]:
     for number, text in enumerate(texts, start=1):
         if not isinstance(text, str):
             raise ValueError(f"texts are str, number {number} is a {type(text).__name__}")
-        yield require_utf8(text, f"line {number}")
+        yield require_utf8(text, name(number))
