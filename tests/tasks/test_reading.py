@@ -11,7 +11,7 @@ import pytest
 
 from manyheads.data.filters import Filters
 from manyheads.data.sources import Example
-from manyheads.tasks.seq2seq.corpus import hold_out, read_pairs
+from manyheads.tasks.seq2seq.corpus import gather, hold_out, read_pairs
 from manyheads.tasks.seq2seq.settings import PairData
 
 PACKED = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, "": open}
@@ -135,6 +135,25 @@ def test_files_that_do_not_go_together_are_refused(files: dict[str, Any], senten
     with pytest.raises(ValueError) as error:
         PairData(**files)
     assert str(error.value) == sentence
+
+
+def test_validation_files_that_are_swapped_are_told(tmp_path: Path) -> None:
+    def write(name: str, lines: list[str]) -> Path:
+        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return tmp_path / name
+
+    german = [f"{who} läuft {i}" for i in range(30) for who in ("ein Hund", "das Kind")]
+    english = [f"{who} runs {i}" for i in range(30) for who in ("a dog", "the child")]
+    chinese = [f"{who}跑了{i}" for i in range(30) for who in "狗猫"]
+    reverse = [" ".join(reversed(line.split())) for line in german]  # of the same words
+    for other, may_be_told in ((english, True), (chinese, True), (reverse, False)):
+        train = {"source": write("a.de", german[:50]), "target": write("a.en", other[:50])}
+        one, two = write("b.de", german[50:]), write("b.en", other[50:])
+        straight = PairData(**train, valid_source=one, valid_target=two)
+        assert gather("translation", straight).report.remarks == []
+        swapped = gather("translation", PairData(**train, valid_source=two, valid_target=one))
+        told = "the validation sources look like targets, and the targets like sources: are the two"
+        assert swapped.report.remarks == [f"{told} files swapped?"] * may_be_told
 
 
 def test_what_is_held_out_is_the_same_each_time_and_nowhere_else() -> None:

@@ -25,6 +25,8 @@ from manyheads.tasks.vocabulary import CHARACTERS_A_TOKEN
 from manyheads.training.files import CORPUS, write_text
 
 ENCODED_AT_ONCE = 10_000  # lines
+LOOKED_AT = 10_000  # pairs, whose words tell the two sides apart
+SWAPPED = 0.4  # shares of known words, added over both sides
 CAPITALS = "capitals.npy"  # index of each training pair's copy in ALL CAPS
 
 
@@ -93,7 +95,9 @@ def gather(kind: Kind, data: PairData, seed: int = 0) -> PairCorpus:
         )
     for path in (data.pairs, data.valid_pairs):
         report.remarks += tell_unread_columns(path)
-    if not given:
+    if given:
+        report.remarks += tell_swapped(train, valid)
+    else:
         train, valid = hold_out(train, data.held_out, seed)
     if not valid:
         raise ValueError(
@@ -266,6 +270,34 @@ def tell_unread_columns(path: Path | None) -> Iterator[str]:
     count = next((line.count("\t") + 1 for line in read_lines(path)), 0)
     if count > 2:
         yield f"{path} has {count} columns: 1 is read, 2 is written, the rest is left"
+
+
+def tell_swapped(train: Sequence[Example], valid: Sequence[Example]) -> Iterator[str]:
+    """Yield a remark if the validation sources have the words of the training targets, and the
+    other way round.
+    """
+    some = train[:: 1 + len(train) // LOOKED_AT]
+    read, written = collect_words(some)
+    sources, targets = collect_words(valid)
+    straight = share_known(sources, read) + share_known(targets, written)
+    crossed = share_known(sources, written) + share_known(targets, read)
+    if crossed > max(SWAPPED, 3 * straight):
+        yield (
+            "the validation sources look like targets, and the targets like sources: are the two "
+            "files swapped?"
+        )
+
+
+def collect_words(examples: Sequence[Example]) -> tuple[set[str], set[str]]:
+    """Return the words of all sources, and of all targets."""
+    return (
+        {word for one in examples for word in one.source.split()},
+        {word for one in examples for word in one.target.split()},
+    )
+
+
+def share_known(words: set[str], known: set[str]) -> float:
+    return len(words & known) / max(1, len(words))
 
 
 def read_pairs(
