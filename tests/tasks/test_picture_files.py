@@ -5,9 +5,12 @@ from io import BytesIO
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
-from manyheads.tasks.image.sources import read_picture
+from manyheads.tasks.image.settings import ImageData, ImageRecipe
+from manyheads.tasks.image.sources import read_picture, read_pictures
+from manyheads.tasks.image.task import ImageTask
 
 RED = Image.new("RGB", (8, 8), (200, 30, 30))
 
@@ -29,3 +32,24 @@ def test_of_a_photo_with_a_second_picture_behind_it_the_first_is_read(tmp_path: 
     RED.save(path, "MPO", save_all=True, append_images=[Image.new("RGB", (4, 4))])
     assert read_picture(path).shape == (8, 8, 3)
     assert read_picture(path)[..., 0].min() > 150
+
+
+def test_images_of_0_and_1_in_the_place_of_bytes_are_refused(tmp_path: Path) -> None:
+    path, marks = tmp_path / "some.npz", np.arange(20 * 16).reshape(20, 4, 4) % 2
+    np.savez(path, images=marks.astype(np.uint8))
+    recipe = ImageRecipe("image", ImageData((path,)))
+    with pytest.raises(
+        ValueError, match="all images are as good as black: values go from 0 to 255"
+    ):
+        ImageTask.gather(recipe)
+    np.savez(path, images=(255 * marks).astype(np.uint8))
+    assert len(ImageTask.gather(recipe).train) == 18
+
+
+def test_names_of_an_npz_are_text_and_other_arrays_are_named(tmp_path: Path) -> None:
+    path, images = tmp_path / "some.npz", np.zeros((2, 4, 4), np.uint8)
+    np.savez(path, images=images, labels=np.char.encode(["Bär", "cat"], "utf-8"))
+    assert read_pictures([path]).labels == ["Bär", "cat"]
+    np.savez(path, x=images, y=images)
+    with pytest.raises(ValueError, match="has no array called images; there are x, y"):
+        read_pictures([path])

@@ -103,11 +103,12 @@ def read_arrays(path: Path) -> Iterator[tuple[str, Bytes, str]]:
     """Yield images of an .npz: bytes `images` (N, H, W) or (N, H, W, C), maybe `labels` (N,)."""
     try:
         with np.load(path, allow_pickle=False) as held:
+            there = ", ".join(held) or "none"
             arrays = {name: held[name] for name in ("images", "labels") if name in held}
     except Exception:  # a broken file may raise anything
         raise ValueError(f"{path} is cut short, or no .npz of plain arrays") from None
     if "images" not in arrays:
-        raise ValueError(f"{path} has no array called images")
+        raise ValueError(f"{path} has no array called images; there are {there}")
     images = arrays["images"]
     if (
         images.dtype != np.uint8
@@ -119,6 +120,8 @@ def read_arrays(path: Path) -> Iterator[tuple[str, Bytes, str]]:
             f"got {images.dtype} of {images.shape}"
         )
     labels = arrays.get("labels")
+    if labels is not None and labels.dtype.kind == "S":
+        labels = np.char.decode(labels, "utf-8")
     if labels is not None and labels.shape != images.shape[:1]:
         raise ValueError(f"{path} has {len(images)} images and labels of {labels.shape}")
     images = images if images.ndim == 4 else images[..., None]
@@ -244,6 +247,15 @@ def match_colours(images: Bytes, channels: int) -> Bytes:
     if images.shape[-1] == channels:
         return images
     return to_grey(images) if channels == 1 else np.repeat(images, 3, -1)
+
+
+def refuse_darkness(pixels: Bytes) -> None:
+    """Raise if images of 0 and 1 were given in the place of bytes."""
+    if pixels.max() == 1:
+        raise ValueError(
+            "all images are as good as black: values go from 0 to 255, and these are 0 and 1; 255 "
+            "times as much would do"
+        )
 
 
 def refuse_sizes_that_differ(names: Sequence[str], images: Sequence[Bytes]) -> None:

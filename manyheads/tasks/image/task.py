@@ -27,7 +27,13 @@ from manyheads.tasks.image.model import ImageModel
 from manyheads.tasks.image.network import PixelNetwork, build_image_network, build_likelihood
 from manyheads.tasks.image.settings import Head, ImageRecipe
 from manyheads.tasks.image.sheet import enlarge, find_nearest, make_sheet, put_beside, save_png
-from manyheads.tasks.image.sources import Bytes, Pictures, match_colours, read_pictures
+from manyheads.tasks.image.sources import (
+    Bytes,
+    Pictures,
+    match_colours,
+    read_pictures,
+    refuse_darkness,
+)
 from manyheads.tasks.task import Task, Validation
 from manyheads.training.files import CORPUS, write_text
 
@@ -72,6 +78,7 @@ class ImageTask(Task):
     def gather(cls, recipe: ImageRecipe) -> ImageCorpus:
         data = recipe.data
         train = read_pictures(data.images, data.scaled_size, data.grey)
+        refuse_darkness(train.pixels)
         notes = train.notes
         if data.valid_images:
             valid = read_pictures(data.valid_images, data.scaled_size, data.grey)
