@@ -21,6 +21,7 @@ NAMES = {
     "label": ("label", "labels", "gold_label", "class", "category", "coarse", "score"),
     "second": ("second", "sentence2", "text2", "question2", "hypothesis"),
 }
+CONLLU = 10  # columns
 WORDS, TAGS = ("words", "tokens"), ("tags", "labels", "ner_tags")
 
 
@@ -280,17 +281,43 @@ def label_text(label: Any, path: Path, number: int) -> str:
 
 
 def read_tagged(path: Path) -> Iterator[Tagged]:
-    """Yield sentences of a CoNLL file (a word and its tag per line, blank between) or .jsonl."""
-    found = tagged_records(path) if kind_of(path) in find_formats() else conll_sentences(path)
+    """Yield sentences of a CoNLL file (a word and its tag per line, blank between), a CoNLL-U file
+    or .jsonl.
+    """
+    if kind_of(path) in find_formats():
+        found = tagged_records(path)
+    elif is_conllu(path):
+        found = conll_sentences(path, conllu_words(path))
+    else:
+        found = conll_sentences(path, enumerate(read_lines(path), start=1))
     yield from require_some(found, path, "sentence with tags")
 
 
-def conll_sentences(path: Path) -> Iterator[Tagged]:
+def is_conllu(path: Path) -> bool:
+    """Whether the first line that is no comment has ten columns, of which the first is a number."""
+    lines = (line for line in read_lines(path) if line.strip() and not line.startswith("#"))
+    cells = next(lines, "").split("\t")
+    return len(cells) == CONLLU and cells[0][:1].isdigit()
+
+
+def conllu_words(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield each line number with a word and its part of speech, UPOS, or with a blank line."""
+    for number, line in enumerate(read_lines(path), start=1):
+        cells = line.split("\t")
+        if not line.strip():
+            yield number, ""
+        elif not line.startswith("#"):
+            check_width(path, number, cells, CONLLU)
+            if cells[0].isdigit():  # 1-2 is a word that is split into others, 1.1 an empty one
+                yield number, f"{cells[1]}\t{cells[3]}"
+
+
+def conll_sentences(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Tagged]:
     """Yield sentences; the first column is the word, the last its tag; all lines are as wide."""
     words: list[str] = []
     tags: list[str] = []
     start = width = 0
-    for number, line in enumerate(chain(read_lines(path), [""]), start=1):
+    for number, line in chain(lines, [(0, "")]):
         cells = line.split("\t") if "\t" in line else line.split()
         if not line.strip() or cells[0] == "-DOCSTART-":
             if words:

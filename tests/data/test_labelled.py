@@ -208,6 +208,34 @@ def test_words_and_tags_of_a_conll_file(tmp_path: Path, between: str) -> None:
     assert list(read_tagged(path)) == ANNA
 
 
+def test_words_and_parts_of_speech_of_a_conllu_file(tmp_path: Path) -> None:
+    rows = [
+        "# sent_id = 1\n# text = im Haus",
+        "1-2 im _ _",
+        "1 in in ADP",
+        "2 dem der DET",
+        "3 # # SYM",
+        "",
+        "# text = New York sleeps",
+        "1 New\xa0York York PROPN",
+        "1.1 which which PRON",
+        "2 sleeps sleep VERB",
+    ]
+    rest = "\t_" * 6
+    lines = [row.replace(" ", "\t") + rest if row[:1].isdigit() else row for row in rows]
+    for name, ending in (("a.conllu", "\n\n"), ("b.txt", "")):
+        path = written(tmp_path, name, "\n".join(lines) + ending)
+        assert [*read_tagged(path)] == [
+            Tagged(["in", "dem", "#"], ["ADP", "DET", "SYM"], 4),
+            Tagged(["New\xa0York", "sleeps"], ["PROPN", "VERB"], 9),
+        ]
+    path = written(tmp_path, "c.conllu", "\n".join([*lines, "3\tnow"]))
+    with pytest.raises(
+        ValueError, match=r"c.conllu:12: 10 columns as in the first line were asked"
+    ):
+        [*read_tagged(path)]
+
+
 def test_words_and_tags_of_records(tmp_path: Path) -> None:
     rows = [{"tokens": one.words, "ner_tags": [0] * len(one.tags)} for one in ANNA]
     path = written(tmp_path, "a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
