@@ -172,6 +172,18 @@ def test_sentences_that_no_blank_line_parts_are_one(tmp_path: Path) -> None:
         held(path, "labelling")
 
 
+def test_empty_texts_are_counted_and_nothing_else_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "films.tsv"
+    for texts, told in ((5, ", 15 of both are empty"), (20, "")):
+        rows = [f"{f'film {i}' * (i < texts)}\t{i % 2}\n" for i in range(20)]
+        path.write_text("text\tlabel\n" + "".join(rows), encoding="utf-8")
+        gathered = gather(ClassificationRecipe.choose("classification", LabelledData(path), 99))
+        assert str(gathered).partition(" to validate on")[2].endswith(told)
+    path.write_text("text\tlabel\n" + "\t0\n \t1\n" * 9, encoding="utf-8")
+    with pytest.raises(ValueError, match="all texts are empty; the name of another column would"):
+        held(path)
+
+
 def test_a_first_line_of_other_names_is_not_learned_as_a_class(tmp_path: Path) -> None:
     path = tmp_path / "films.csv"
     rows = "".join(f"a film of {i} hours,{'good' if i % 2 else 'bad'}\n" for i in range(20))
@@ -181,6 +193,9 @@ def test_a_first_line_of_other_names_is_not_learned_as_a_class(tmp_path: Path) -
         match=r"films.csv:1: no other line has the label 'sentiment'; if it names a column, "
         r"data.columns.text='The review' data.columns.label=sentiment says so",
     ):
+        held(path)
+    path.write_text(f"review,sentiment\n{rows}a comedy,comedy\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"films.csv:1: no other line has the label 'sentiment'"):
         held(path)
     path.write_text("a western,western\na comedy,comedy\n" + rows, encoding="utf-8")
     assert {*held(path)[0]} == {"bad", "good", "western", "comedy"}  # rare classes are no names

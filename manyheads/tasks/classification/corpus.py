@@ -42,7 +42,8 @@ class LabelledCorpus:
     def __str__(self) -> str:
         train, valid = ([tuple(one.texts) for one in part] for part in (self.train, self.valid))
         told = f"{len(train):,} texts to train on, {len(valid):,} to validate on"
-        return told + tell_seen(train, valid)
+        blank = sum(map(is_blank, (*self.train, *self.valid)))
+        return told + tell_seen(train, valid) + (f", {blank:,} of both are empty" if blank else "")
 
     def lines(self) -> Iterator[str]:
         """Yield the texts on which a vocabulary is trained."""
@@ -67,6 +68,8 @@ def gather(recipe: ClassificationRecipe) -> LabelledCorpus:
     if source is None:
         raise ValueError(f"nothing to learn from: {data.imported} is a model, not labelled texts")
     train = read_examples(recipe.task, source, data.columns)
+    if all(map(is_blank, train)):
+        raise ValueError(f"{source}: all texts are empty; the name of another column would do")
     if recipe.task == "classification" and kind_of(source) in ROWS:
         refuse_names(train, source)
     if data.valid_data is not None:
@@ -91,10 +94,19 @@ def gather(recipe: ClassificationRecipe) -> LabelledCorpus:
     return LabelledCorpus(*split_off(train, held), source, source)
 
 
+def is_blank(example: LabelledExample) -> bool:
+    return not "".join(example.texts).strip()
+
+
 def refuse_names(examples: Sequence[LabelledExample], source: Path) -> None:
-    """Refuse a first line that looks like column names: its label alone is met only once."""
+    """Refuse a first line that looks like column names: its label is met only once, and no other
+    one is, or its text is one word and most others are not.
+    """
     first, often = examples[0], Counter(label for one in examples for label in one.tags)
-    if first.line == 1 and [label for label in often if often[label] == 1] == first.tags:
+    alone = [label for label in often if often[label] == 1]
+    words = sum(len(one.texts[0].split()) > 1 for one in examples) > len(examples) / 2
+    short = words and len(first.texts[0].split()) == 1
+    if first.line == 1 and first.tags[0] in alone and (alone == first.tags or short):
         text, (label,) = first.texts[0], first.tags
         raise ValueError(
             f"{source}:1: no other line has the label {label!r}; if it names a column, "
