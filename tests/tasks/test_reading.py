@@ -137,6 +137,20 @@ def test_files_that_do_not_go_together_are_refused(files: dict[str, Any], senten
     assert str(error.value) == sentence
 
 
+def test_a_corpus_of_copies_is_told(tmp_path: Path) -> None:
+    for others, told in ((9, ["11 of 20 targets are copies of their sources"]), (10, [])):
+        rows = [f"a {i}\t{'b' if i < others else 'a'} {i}\n" for i in range(20)]
+        (tmp_path / "p.tsv").write_text("".join(rows), encoding="utf-8")
+        gathered = gather("translation", PairData(pairs=tmp_path / "p.tsv"))
+        assert gathered.report.remarks == told
+
+
+def test_pairs_that_commas_part_are_refused_by_their_ending(tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("source,target\na,b\n")
+    with pytest.raises(ValueError, match=r"p.csv: pairs come as .tsv, with a tab between source"):
+        gather("translation", PairData(pairs=tmp_path / "p.csv"))
+
+
 def test_validation_files_that_are_swapped_are_told(tmp_path: Path) -> None:
     def write(name: str, lines: list[str]) -> Path:
         (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -93,6 +93,7 @@ def gather(kind: Kind, data: PairData, seed: int = 0) -> PairCorpus:
             "every answer stands in its text: `manyheads train pointing` learns to find it there, "
             "from far fewer questions"
         )
+    report.remarks += tell_copies(train)
     for path in (data.pairs, data.valid_pairs):
         report.remarks += tell_unread_columns(path)
     if given:
@@ -272,6 +273,13 @@ def tell_unread_columns(path: Path | None) -> Iterator[str]:
         yield f"{path} has {count} columns: 1 is read, 2 is written, the rest is left"
 
 
+def tell_copies(pairs: Sequence[Example]) -> Iterator[str]:
+    """Yield a remark if most targets are copies of their sources."""
+    count = sum(one.source.strip() == one.target.strip() for one in pairs)
+    if 2 * count > len(pairs):
+        yield f"{count:,} of {len(pairs):,} targets are copies of their sources"
+
+
 def tell_swapped(train: Sequence[Example], valid: Sequence[Example]) -> Iterator[str]:
     """Yield a remark if the validation sources have the words of the training targets, and the
     other way round.
@@ -308,6 +316,11 @@ def read_pairs(
         yield from read_aligned(Path(source or ""), Path(target or ""))
     elif kind_of(pairs) == ".tsv":
         yield from read_columns(pairs)
+    elif kind_of(pairs) == ".csv":
+        raise ValueError(
+            f"{pairs}: pairs come as .tsv, with a tab between source and target, or as .jsonl, "
+            "this is '.csv'"
+        )
     else:
         yield from KINDS[kind].records.examples(pairs)
 
