@@ -132,6 +132,14 @@ def test_graphs_by_which_nothing_can_be_chosen_are_refused_before_training(
         GraphTask.settle(recipe, gather_graphs(recipe))
 
 
+def test_graphs_are_no_molecules_whatever_their_file_is_called(tmp_path: Path) -> None:
+    path = tmp_path / "graphs.json"
+    lines = [json.dumps({**WATER, "targets": {"y": i / 2}}) for i in range(9)]
+    path.write_text("\n".join(lines))
+    corpus = gather_graphs(GraphRecipe("graph", GraphData(graphs=path, target=("y",))))
+    assert len(corpus.train) + len(corpus.valid) == 9
+
+
 def test_of_several_targets_one_at_least_has_both_kinds() -> None:
     graphs = [graph_of({**WATER, "targets": {"y": y, "z": 1 - y}}, ["y", "z"]) for y in (0, 1)]
     schema = Schema.learn(graphs, ["y", "z"], None)

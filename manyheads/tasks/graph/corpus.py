@@ -62,7 +62,7 @@ def gather_graphs(recipe: GraphRecipe) -> GraphCorpus:
 
 def read_many(path: Path, data: GraphData, left_out: LeftOut) -> list[RawGraph]:
     """Read graphs as JSON, or a table of molecules."""
-    if kind_of(path) == ".jsonl":
+    if data.graphs is not None or kind_of(path) == ".jsonl":
         return read_graph_file(path, data.target)
     return read_molecules(path, data.smiles, data.target, left_out)
 
