@@ -61,6 +61,15 @@ def test_the_prompt_may_come_on_stdin(manyheads: Command, model: Path) -> None:
         assert manyheads(*given, stdin=piped) == typed
 
 
+@pytest.mark.parametrize("how", [(), ("--json",)])
+def test_what_of_a_prompt_is_unknown_is_told(
+    how: tuple[str, ...], manyheads: Command, model: Path
+) -> None:
+    done = manyheads("generate", "--model", model, "--prompt", "the old 猫犬", *SHORT, *how)
+    told = "2 of 10 tokens of the prompt are unknown to the model\n"
+    assert (done.code, done.err) == (0, told)
+
+
 def test_a_text_that_ends_it_is_not_written(manyheads: Command, model: Path) -> None:
     given = ("generate", "--model", model, "--prompt", "a dog", "--min-new-tokens", "12", *SHORT)
     (full,) = objects(manyheads(*given, "--json").out)

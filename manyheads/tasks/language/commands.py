@@ -33,7 +33,18 @@ def generate(model: LanguageModel, options: GenerateOptions) -> None:
         prompt = read_stdin() if options.keep_newline else read_stdin().removesuffix("\n")
     if options.as_json or options.count > 1 or options.chosen not in ("greedy", "sample"):
         write_all(model, prompt, options)
-        return
+    else:
+        write_one(model, prompt, options)
+    ids, unknown = model.task.codec.encode(prompt), model.task.codec.special_tokens.unknown
+    if unknown in ids:
+        print(
+            f"{ids.count(unknown):,} of {len(ids):,} tokens of the prompt are unknown to the model",
+            file=sys.stderr,
+        )
+
+
+def write_one(model: LanguageModel, prompt: str, options: GenerateOptions) -> None:
+    """Write a text piece by piece."""
     pieces = model.stream(prompt, options)
     first = next(pieces, "")  # errors are raised before anything is printed
     print(first if options.chat else prompt + first, end="", flush=True)
