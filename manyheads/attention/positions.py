@@ -165,7 +165,8 @@ class Rotary(Relative):
     ) -> tuple[Tensor, Tensor]:
         """Return a cosine and a signed sine for each channel, once for all layers of a pass."""
         known = None if torch.compiler.is_compiling() else TURNS.get(at)
-        if known is None:
+        # Exactly this class: a subclass may turn by more than its base, and differently per layer.
+        if known is None or type(self) is not Rotary:
             return self.waves(axes, half, dtype)
         asked = self.base, half, dtype
         if asked not in known:

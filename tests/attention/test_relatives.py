@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import Tensor
 
 from manyheads import (
     Clipped,
@@ -18,7 +19,7 @@ from manyheads import (
     line,
 )
 from manyheads.attention.places import Grid
-from manyheads.attention.positions import Relative
+from manyheads.attention.positions import Relative, share_pass
 
 DOUBLE = torch.float64
 
@@ -45,6 +46,26 @@ def test_rotation_on_an_image_knows_the_distance_along_each_axis() -> None:
 
     assert product(0, 10) == pytest.approx(product(9, 19), abs=1e-12)  # one row, two columns on
     assert product(0, 10) != pytest.approx(product(0, 17), abs=1e-3)
+
+
+class Faster(Rotary):
+    """Rotations of one's own: more than the base decides how far they turn."""
+
+    def __init__(self, factor: float):
+        super().__init__()
+        self.factor = factor
+
+    def waves(
+        self, axes: tuple[Tensor, ...], half: int, dtype: torch.dtype
+    ) -> tuple[Tensor, Tensor]:
+        return super().waves(tuple(axis * self.factor for axis in axes), half, dtype)
+
+
+def test_rotations_of_ones_own_keep_their_angles_beside_others_in_a_pass() -> None:
+    x, at = torch.randn(1, 1, 6, 16, dtype=DOUBLE), share_pass(line(6))
+    for rotary in (Rotary(), Faster(1.0), Faster(3.0), Rotary()):
+        torch.testing.assert_close(rotary.rotate(x, at), rotary.rotate(x, line(6)))
+    assert not torch.equal(Faster(3.0).rotate(x, at), Faster(1.0).rotate(x, at))
 
 
 @pytest.mark.parametrize(
