@@ -1,7 +1,7 @@
 """Every kernel agrees with the reference, and the reference is what the books say."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -17,6 +17,7 @@ from manyheads import (
     Checked,
     Clipped,
     Dot,
+    Every,
     Everything,
     Lengths,
     Multiplicative,
@@ -172,6 +173,35 @@ def test_a_few_queries_at_the_end_of_a_cache_agree_on_every_kernel(name: str, qu
     for relative in ("none", "bias", "music"):
         position = relative_for(relative, keys).double()
         assert assert_agree(pattern, pairs, position, tensors) >= 2
+
+
+@dataclass(frozen=True)
+class Mirrored(Clipped):
+    """A rule of one's own: a key ahead reads the entry of one as far behind."""
+
+    def indices(self, pair: Pair) -> tuple[Tensor, ...]:
+        return tuple(self.reach - step.abs().clamp(max=self.reach) for step in pair.apart)
+
+
+@dataclass(frozen=True)
+class Paired(Every):
+    """A rule of one's own: two distances after each other share an entry."""
+
+    def indices(self, pair: Pair) -> tuple[Tensor, ...]:
+        return tuple(index // 2 for index in super().indices(pair))
+
+
+@pytest.mark.usefixtures("flex_untraced")
+@pytest.mark.parametrize("queries", [1, 5, T])
+@pytest.mark.parametrize("rule", [Mirrored(3), Paired(T)], ids=lambda rule: type(rule).__name__)
+def test_a_rule_made_from_another_is_not_taken_for_it(rule: Clipped | Every, queries: int) -> None:
+    keys = line(T)
+    pairs = Pairs(B, H, keys[T - queries :], keys)
+    tensors = random_tensors(torch.float64, queries=queries)
+    for relative in (RelativeBias(H, rule), RelativeContent(C, rule)):
+        assert assert_agree(Causal(), pairs, relative.double(), tensors) >= 2
+    work = Work(Causal(), pairs, kinds=RelativeContent(16, rule).kinds(), channels=16)
+    assert "not by " in describe_misfit(work)
 
 
 def test_packed_queries_see_the_same_documents_of_packed_keys_on_every_kernel() -> None:
