@@ -19,7 +19,13 @@ from manyheads.attention.places import Pair, Pairs
 from manyheads.attention.rules import Rule
 
 Feature: TypeAlias = Literal[
-    "distance bias", "content bias", "value bias", "additive score", "dropout", "gradient"
+    "distance bias",
+    "content bias",
+    "value bias",
+    "additive score",
+    "score other than a product",
+    "dropout",
+    "gradient",
 ]
 ROOM = 2**24  # the most numbers that an expanded table of distances may have
 WHOLE = slice(None)

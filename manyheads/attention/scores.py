@@ -17,9 +17,17 @@ from manyheads.attention.biases import Feature
 
 
 class Score(nn.Module):
-    """The base class: prepare the query, scale the dot product. This one scales by 1/sqrt(C)."""
+    """The base class: prepare the query, scale the dot product. This one scales by 1/sqrt(C).
+
+    With a `forward` of its own a score need not be a product; the reference kernel computes it.
+    """
 
     features: frozenset[Feature] = frozenset()
+
+    def __init_subclass__(cls) -> None:
+        # With a definition of its own it is not what kernels compute from `query` and `scale`.
+        if cls.forward is not Score.forward and not cls.features and "features" not in vars(cls):
+            cls.features = frozenset({"score other than a product"})
 
     def query(self, query: Tensor) -> Tensor:
         return query

@@ -12,6 +12,7 @@ from torch.nn.attention.flex_attention import flex_attention
 from manyheads import (
     KERNELS,
     Additive,
+    Attention,
     Blocks,
     Causal,
     Checked,
@@ -43,6 +44,7 @@ from manyheads.attention.kernels.relative import describe_misfit
 from manyheads.attention.patterns import Pattern
 from manyheads.attention.places import Pair, Places
 from manyheads.attention.positions import Relative
+from manyheads.attention.scores import Score
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 3e-2}
 FAST = [name for name in KERNELS if name != "reference"]
@@ -305,6 +307,39 @@ def test_the_additive_score_is_computed_by_the_reference_alone() -> None:
     choice = choose(work)
     assert choice.kernel.name == "reference"
     assert set(choice.refusals.values()) >= {"it has no additive score"}
+
+
+class Cosine(Score):
+    """A score of one's own that is no product of two vectors."""
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        return torch.cosine_similarity(query[..., :, None, :], key[..., None, :, :], -1)
+
+
+class Squared(Multiplicative):
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        return super().forward(query, key) ** 2
+
+
+@pytest.mark.parametrize("score", [Cosine(), Squared(C, C)], ids=lambda s: type(s).__name__)
+def test_a_score_with_a_definition_of_its_own_is_computed_by_it(score: Score) -> None:
+    layer, x = Attention(H * C, H, score=score).double(), torch.randn(B, T, H * C).double()
+    pairs = Pairs(B, H, line(T), line(T))
+    choice = choose(work := layer.work(Causal(), pairs, x))
+    assert choice.kernel.name == "reference"
+    assert set(choice.refusals.values()) >= {"it has no score other than a product"}
+    query, key, value = (layer.split(part) for part in layer.inward(x).chunk(3, -1))
+    hidden = torch.ones(T, T, dtype=torch.bool).triu(1)
+    weights = score(query, key).masked_fill(hidden, -torch.inf).softmax(-1)
+    wanted = layer.out((weights @ value).transpose(1, 2).flatten(2))
+    torch.testing.assert_close(layer(x, plan(choice.kernel, work)), wanted)
+
+
+@pytest.mark.parametrize("name", ["reference", "sdpa"])
+def test_a_plan_refuses_a_score_it_was_not_told_of(name: str) -> None:
+    planned = plan(name, Work(Everything(), Pairs(B, H, line(T), line(T)), channels=C))
+    with pytest.raises(ValueError, match="told of no score other than a product and a Cosine came"):
+        planned(*random_tensors(torch.float32), score=Cosine())
 
 
 def test_dropout_empties_weights_and_keeps_their_mean() -> None:

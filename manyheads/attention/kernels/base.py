@@ -144,6 +144,12 @@ class Plan:
                 f"the plan was told of no dropout and {dropout} came; "
                 'Work(features={"dropout"}) tells it'
             )
+        if not score.features <= self.work.features:
+            told = ", ".join(sorted(score.features))
+            raise ValueError(
+                f"the plan was told of no {told} and a {type(score).__name__} came; "
+                "Work(features=score.features) tells it"
+            )
         return self.kernel(query, key, value, self, Scoring(score, biases, dropout))
 
     def misfit(self, query: Tensor, key: Tensor, value: Tensor) -> str:
