@@ -15,7 +15,7 @@ from manyheads.attention.kernels import Plan, Work
 from manyheads.attention.patterns import Pattern
 from manyheads.attention.places import Pairs
 from manyheads.attention.positions import Position, Relative
-from manyheads.attention.scores import ScaledDot, Score
+from manyheads.attention.scores import ScaledDot, Score, check_score
 
 ALL = slice(None)
 
@@ -63,7 +63,8 @@ class Attention(nn.Module):
         self.relative = relative or Relative()
         if reason := self.relative.misfit(heads, self.channels):
             raise ValueError(reason)
-        self.score = score or ScaledDot()
+        check_score(score, self.channels, name="score", where="a head")
+        self.score = ScaledDot() if score is None else score
         self.dropout, self.qk_norm = dropout, qk_norm
         self.value_mix = nn.Parameter(torch.full((2,), 0.5)) if value_mix else None
         self.sizes = [width, key_heads * self.channels, key_heads * self.channels]

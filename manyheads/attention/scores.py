@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -97,3 +98,29 @@ def build_score(name: str, width: int) -> Score | None:
     if name not in SCORES:
         raise ValueError(f"there is no score {name!r}; there are {', '.join(SCORES)}")
     return SCORES[name](width)
+
+
+def check_score(score: Any, width: int, *, name: str, where: str) -> None:
+    """Refuse a value that is no score between two vectors of this width, given as `name`."""
+    if score is None:
+        return
+    if not isinstance(score, Score):
+        makes = ""
+        if isinstance(score, str) and score in SCORES:
+            makes = f"; build_score({score!r}, width) makes one"
+        if isinstance(score, type) and issubclass(score, Score):
+            makes = f"; {score.__name__}(...) is one"
+        raise ValueError(f"{name}= takes a score like Dot(), or None, got {score!r}{makes}")
+    like = next(score.parameters(), torch.zeros(()))
+    try:
+        with torch.no_grad():
+            scores = score(like.new_zeros(1, 1, 2, width), like.new_zeros(1, 1, 3, width))
+    except RuntimeError:
+        raise ValueError(
+            f"{type(score).__name__} compares other widths than the {width} of {where}"
+        ) from None
+    if scores.shape != (1, 1, 2, 3):
+        raise ValueError(
+            f"{type(score).__name__} gives {tuple(scores.shape)} for 2 queries and 3 keys; "
+            "a score is (B, H, Q, K), here (1, 1, 2, 3)"
+        )

@@ -21,7 +21,7 @@ from manyheads.attention.kernels import Kernel, Work, plan
 from manyheads.attention.kernels import kernel as named_kernel
 from manyheads.attention.layer import computed_in
 from manyheads.attention.places import Pairs, Places
-from manyheads.attention.scores import SCORES, Score, build_score
+from manyheads.attention.scores import Score, build_score, check_score
 from manyheads.modules.checks import (
     check_dropout,
     embed_sequences,
@@ -144,7 +144,7 @@ class RecurrentDecoder(RecurrentSide):
         kernel: Kernel | str | None = None,
     ):
         super().__init__(embedding, head, width, depth, cell=cell, dropout=dropout)
-        check_score(attention, width)
+        check_score(attention, width, name="attention", where="this network")
         self.first = nn.Linear(width, self.kinds * depth * width)
         self.attention = None if attention is None else Lookup(attention, kernel)
         self.mix = nn.Linear(2 * width, width)
@@ -287,23 +287,6 @@ def cells_of(
 
 def mean_of(memory: Memory) -> Tensor:
     return mean_states(memory.states, memory.seen, memory.at)
-
-
-def check_score(score: Any, width: int) -> None:
-    """Refuse a value that is no score between two states of this width."""
-    if not isinstance(score, Score | None):
-        known = isinstance(score, str) and score in SCORES
-        makes = f"; build_score({score!r}, width) makes one" if known else ""
-        raise ValueError(f"attention= takes a score like Dot(), or None, got {score!r}{makes}")
-    if score is not None:
-        like = next(score.parameters(), torch.zeros(()))
-        state = like.new_zeros(1, 1, 1, width)
-        try:
-            score(state, state)
-        except RuntimeError:
-            raise ValueError(
-                f"{type(score).__name__} compares other widths than the {width} of this network"
-            ) from None
 
 
 def as_carried(cache: Any) -> Carried:

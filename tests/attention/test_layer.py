@@ -1,14 +1,17 @@
 """Multi-head attention against torch's own, and what it refuses."""
 
+from typing import Any
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from manyheads import (
     KERNELS,
     Attention,
     Causal,
     Clipped,
+    Dot,
     Everything,
     Lengths,
     Multiplicative,
@@ -23,6 +26,7 @@ from manyheads import (
 from manyheads.attention.layer import check_heads
 from manyheads.attention.patterns import Pattern
 from manyheads.attention.positions import Relative
+from manyheads.attention.scores import Score
 
 B, T, D, H = 2, 7, 24, 4
 
@@ -114,6 +118,35 @@ def test_a_relative_position_of_other_measures_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=sentence):
         Attention(D, H, relative=relative)
+
+
+class Missing(Score):
+    """A score that forgets the keys."""
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        return query.sum(-1)
+
+
+@pytest.mark.parametrize(
+    ("score", "sentence"),
+    [
+        (
+            "dot",
+            r"score= takes a score like Dot\(\), or None, got 'dot'; build_score\('dot', width\)",
+        ),
+        (0, r"score= takes a score like Dot\(\), or None, got 0$"),
+        (Dot, r"score= takes a score like Dot\(\), or None, got <class .*; Dot\(\.\.\.\) is one"),
+        (Multiplicative(D, D), "Multiplicative compares other widths than the 6 of a head"),
+        (
+            Missing(),
+            r"Missing gives \(1, 1, 2\) for 2 queries and 3 keys; a score is \(B, H, Q, K\)",
+        ),
+    ],
+    ids=["name", "number", "class", "width", "shape"],
+)
+def test_what_is_no_score_between_queries_and_keys_is_refused(score: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        Attention(D, H, score=score)
 
 
 @pytest.mark.parametrize("tokens", [512, 513])
