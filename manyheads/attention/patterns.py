@@ -95,9 +95,7 @@ class Pattern:
         return len(mine) == len(theirs) and all(map(equal, mine, theirs))
 
     def __hash__(self) -> int:
-        return hash(
-            (type(self), *(v for v in values_of(self) if isinstance(v, int | tuple | Pattern)))
-        )
+        return hash((type(self), *map(hashable, values_of(self))))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(show_value, values_of(self)))})"
@@ -119,6 +117,13 @@ def inner_patterns(pattern: Pattern) -> tuple[Pattern, ...]:
 
 def equal(a: Any, b: Any) -> bool:
     return torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else bool(a == b)
+
+
+def hashable(value: Any) -> Any:
+    """Return what of a field counts for its hash: a list as it is now, of a tensor its type."""
+    if isinstance(value, list | tuple):
+        return type(value), *map(hashable, value)
+    return value if isinstance(value, int | Pattern) else type(value)
 
 
 def show_value(value: Any) -> str:

@@ -2,6 +2,8 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 
 import pytest
 import torch
@@ -37,6 +39,7 @@ from manyheads import (
     line,
     plan,
 )
+from manyheads.attention.evaluate import looks_ahead
 from manyheads.attention.intervals import Verdict
 from manyheads.attention.kernels import Fastest, kernel
 from manyheads.attention.kernels.base import Kernel, Plain, Plan
@@ -358,6 +361,42 @@ class Strided(Pattern):
 
     def allows(self, pair: Pair) -> Verdict:
         return (pair.q.order - pair.k.order) % 3 == 0
+
+
+class Listed(Pattern):
+    """A pattern of one's own with a list: steps that a query may look back."""
+
+    steps: list[int]
+
+    def allows(self, pair: Pair) -> Verdict:
+        back = pair.q.order - pair.k.order
+        return reduce(or_, (back == step for step in self.steps))
+
+
+class Table(Pattern):
+    """A pattern of one's own that finds its pairs by name."""
+
+    steps: dict[str, int]
+
+    def allows(self, pair: Pair) -> Verdict:
+        return pair.q.order - pair.k.order <= self.steps["most"]
+
+
+@torch.no_grad()
+def test_a_pattern_with_a_list_is_read_as_the_list_is_now() -> None:
+    pairs, listed = Pairs(B, H, line(T), line(T)), Listed([0])
+    tensors = random_tensors(torch.float64)
+    for steps in ([0, 1, 3], [2, 0], [0, 1, 3]):
+        listed.steps[:] = steps
+        assert assert_agree(Causal() & listed, pairs, Relative(), tensors) >= 3
+    assert looks_ahead(listed) == ""
+    listed.steps[:] = [0, -20]
+    assert looks_ahead(listed) == "token 0 sees token 20"
+
+
+def test_flex_refuses_a_pattern_by_which_it_finds_no_program() -> None:
+    sentence = "it reads patterns of numbers, tuples, lists and tensors, not of a dict"
+    assert KERNELS["flex"].refuses(work_on_a_line(Causal() & Table({"most": 2}))) == sentence
 
 
 LOCAL = {

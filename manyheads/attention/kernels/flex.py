@@ -46,6 +46,8 @@ class Flex:
             return "there are no pairs to attend"
         if isinstance(getattr(work.pairs.queries, "hops", None), PairTable):
             return "it reads no list of edges"
+        if held := find_unhashable(work.pattern):
+            return f"it reads patterns of numbers, tuples, lists and tensors, not of a {held}"
         able: set[Feature] = {"distance bias", "content bias"}
         if work.device.type != "cpu":
             able.add("gradient")
@@ -206,8 +208,16 @@ def skeleton(value: Any) -> Hashable:
     match value:
         case Pattern():
             return type(value), *map(skeleton, values_of(value))
-        case tuple():
-            return tuple(map(skeleton, value))
+        case tuple() | list():
+            return type(value), *map(skeleton, value)
         case Tensor():
             return Tensor
     return value
+
+
+def find_unhashable(value: Any) -> str:
+    """Name the type of a value in a pattern by which no program can be found; empty if none is."""
+    if isinstance(value, Pattern | tuple | list):
+        inner = values_of(value) if isinstance(value, Pattern) else value
+        return next(filter(None, map(find_unhashable, inner)), "")
+    return "" if isinstance(value, Hashable) else type(value).__name__
