@@ -10,7 +10,7 @@ from torch import Tensor
 
 from manyheads.attention.intervals import WORDS
 from manyheads.attention.patterns import Both, Causal, Either, Pattern, Prefix, all_of, values_of
-from manyheads.attention.places import Grid, Pair, Pairs, grid
+from manyheads.attention.places import Grid, Pair, Pairs, grid, line
 
 
 def check(pattern: Pattern, pairs: Pairs) -> None:
@@ -56,6 +56,7 @@ def simplify(pattern: Pattern, pairs: Pairs) -> Pattern:
 # ---- looking ahead ------------------------------------------------------------------------------
 
 NEAR = 32  # first places that are all tried
+MOST = 2048  # places that are tried at once
 WIDEST = 24  # the most rows and columns of a grid that is tried
 
 
@@ -108,19 +109,33 @@ def try_ahead(pattern: Pattern, pairs: Pairs) -> str:
 
 
 def trial_places(pattern: Pattern) -> list[Grid]:
-    """Return a line with places near the pattern's numbers, and grids of two and three axes."""
+    """Return a line with places near the pattern's numbers, lines as long as its tables, and grids
+    of two and three axes."""
     numbers = numbers_of(pattern)
     about = {times * n + step for n in numbers for times in (1, 2) for step in range(-2, 3)}
-    order = torch.tensor(sorted({*range(NEAR), *(place for place in about if place >= 0)}))
+    tried = sorted({*range(NEAR), *(place for place in about if place >= 0)})
+    order = torch.tensor(tried[:MOST])
+    tables = [line(length) for length in sorted(sizes_of(pattern)) if length <= MOST]
     side = min(2 * max(numbers, default=0) + 2, WIDEST)
     along = Grid(order, (order,), (int(order[-1]) + 1,))
-    return [along, grid(side, side), grid(min(side, 8), min(side, 8), 3)]
+    return [along, *tables, grid(side, side), grid(min(side, 8), min(side, 8), 3)]
 
 
 def numbers_of(value: Any) -> set[int]:
-    """Return the integers that a pattern is written with."""
+    """Return the integers that a pattern is written with, without their signs."""
     if isinstance(value, Pattern):
         return set().union(*map(numbers_of, values_of(value)))
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return set().union(*map(numbers_of, value))
-    return {value} if isinstance(value, int) else set()
+    return {abs(value)} if isinstance(value, int) else set()
+
+
+def sizes_of(value: Any) -> set[int]:
+    """Return the sizes of the tables in a pattern: tuples, lists and tensors."""
+    if isinstance(value, Tensor):
+        return {*value.shape}
+    held = values_of(value) if isinstance(value, Pattern) else value
+    if not isinstance(held, tuple | list):
+        return set()
+    own = set() if isinstance(value, Pattern) else {len(value)}
+    return own.union(*map(sizes_of, held))

@@ -197,6 +197,25 @@ class Turned(Causal):
         return pair.k.order >= pair.q.order
 
 
+class Steps(Pattern):
+    """Steps from query to key, those back being negative."""
+
+    steps: int | list[int]
+
+    def allows(self, pair: Pair) -> Verdict:
+        steps = self.steps if isinstance(self.steps, list) else [self.steps]
+        return torch.isin(pair.k.order - pair.q.order, torch.tensor([0, *steps]))
+
+
+class Looked(Pattern):
+    """A table of as many tokens as there are."""
+
+    table: tuple[tuple[bool, ...], ...]
+
+    def allows(self, pair: Pair) -> Verdict:
+        return torch.tensor(self.table)[pair.q.order, pair.k.order]
+
+
 class ByHead(Pattern):
     def allows(self, pair: Pair) -> Verdict:
         return (pair.k.order <= pair.q.order) | (pair.h > 0)
@@ -219,8 +238,11 @@ class ByHead(Pattern):
         Strided(40),
         Turned(),
         ByHead(),
+        Steps(90),
+        Steps([-1, 90]),
+        Looked(((True,) * 12,) * 12),
     ],
-    ids=str,
+    ids=lambda pattern: str(pattern)[:20],
 )
 def test_a_decoder_whose_pattern_looks_ahead_is_refused_unless_it_is_meant_to(
     pattern: Pattern,
@@ -241,8 +263,10 @@ def test_a_decoder_whose_pattern_looks_ahead_is_refused_unless_it_is_meant_to(
         Causal() & ~Window(2),
         Causal() & Strided(3),
         Before(),
+        Steps(-90),
+        Looked(tuple((True,) * row + (False,) * (12 - row) for row in range(1, 13))),
     ],
-    ids=str,
+    ids=lambda pattern: str(pattern)[:20],
 )
 @torch.no_grad()
 def test_a_decoder_whose_pattern_never_looks_ahead_is_taken_and_does_not(pattern: Pattern) -> None:
