@@ -9,7 +9,16 @@ import torch
 from torch import Tensor
 
 from manyheads.attention.intervals import WORDS
-from manyheads.attention.patterns import Both, Causal, Either, Pattern, Prefix, all_of, values_of
+from manyheads.attention.patterns import (
+    Both,
+    Causal,
+    Either,
+    Pattern,
+    Prefix,
+    all_of,
+    is_builtin,
+    values_of,
+)
 from manyheads.attention.places import Grid, Pair, Pairs, grid, line
 
 
@@ -36,6 +45,14 @@ def evaluate(pattern: Pattern, pair: Pair) -> Tensor:
     return allowed
 
 
+def knows_blocks(pattern: Pattern) -> bool:
+    """Whether the pattern may be asked about a block of pairs, to see whether it answers.
+
+    A compiled pass cannot catch what a pattern of one's own raises there.
+    """
+    return not torch.compiler.is_compiling() or is_builtin(pattern)
+
+
 def simplify(pattern: Pattern, pairs: Pairs) -> Pattern:
     """Drop the parts that allow every pair here, as far as the host knows that for free.
 
@@ -45,7 +62,7 @@ def simplify(pattern: Pattern, pairs: Pairs) -> Pattern:
     parts = []
     for part in pattern.parts():
         try:
-            idle = part.fixed and part.allows(pairs.whole()).all
+            idle = part.fixed and knows_blocks(part) and part.allows(pairs.whole()).all
         except (LookupError, TypeError, AttributeError, NotImplementedError):
             idle = False
         if not idle:

@@ -433,3 +433,9 @@ def refuse_axes(pattern: Pattern, sizes: int | tuple[int, ...], pairs: Pairs) ->
 PATTERNS: dict[str, type[Pattern]] = {
     kind.__name__: kind for kind in (Everything, Causal, Window, Blocks, Prefix, Lengths, Segments)
 }
+
+
+def is_builtin(pattern: Pattern) -> bool:
+    """Whether it is made of the patterns of this file alone."""
+    known = type(pattern) in (*PATTERNS.values(), Both, Either, Not)
+    return known and all(map(is_builtin, inner_patterns(pattern)))

@@ -3,6 +3,7 @@
 import copy
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import field
 from typing import Any
 
 import pytest
@@ -24,7 +25,10 @@ from manyheads import (
     line,
 )
 from manyheads.attention import layer
+from manyheads.attention.intervals import Verdict
 from manyheads.attention.kernels import varlen
+from manyheads.attention.patterns import Pattern
+from manyheads.attention.places import Pair
 from manyheads.training.compiling import compile_network
 
 
@@ -84,6 +88,38 @@ def test_compiled_is_equal_to_plain(
     compile_network(network, whole=whole, backend="eager")
     for ours, theirs in zip(learned(network, asked), expected, strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+class Table(Pattern):
+    """A pattern of one's own that no interval can look up."""
+
+    kept: Tensor = field(compare=False)
+
+    def allows(self, pair: Pair) -> Verdict:
+        return self.kept[pair.q.order, pair.k.order]
+
+
+class Strided(Pattern):
+    step: int
+
+    def allows(self, pair: Pair) -> Verdict:
+        return (pair.q.order - pair.k.order) % self.step == 0
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("length", [12, 600])
+@pytest.mark.parametrize(
+    "pattern", [Table(torch.rand(600, 600) > 0.5), Strided(3) | Causal()], ids=["table", "strided"]
+)
+def test_a_pattern_of_ones_own_is_compiled_as_it_is_run(
+    pattern: Pattern, length: int, whole: bool
+) -> None:
+    words, shape = Embedding(20, 16), TransformerConfig(width=16, depth=2, heads=2, dropout=0.0)
+    network = Encoder(words, Stack.of(shape, pattern, position=Sinusoidal()))
+    tokens = Tokens(torch.randint(20, (2, length)), line(length))
+    expected = network(tokens)
+    compile_network(network, whole=whole, backend="eager")
+    torch.testing.assert_close(network(tokens), expected)
 
 
 @pytest.mark.parametrize("whole", [True, False])

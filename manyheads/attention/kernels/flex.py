@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from manyheads.attention.biases import ContentBias, Feature, look_up
-from manyheads.attention.evaluate import evaluate, simplify
+from manyheads.attention.evaluate import evaluate, knows_blocks, simplify
 from manyheads.attention.intervals import Truth, pool_runs
 from manyheads.attention.kernels.base import (
     Plain,
@@ -130,7 +130,7 @@ def block_truth(pattern: Pattern, pairs: Pairs, size: int) -> Truth:
     (`%`, a table look-up): then every pair is evaluated, a row of blocks at a time.
     """
     try:
-        truth = pattern.allows(pairs.blockwise(size, size))
+        truth = pattern.allows(pairs.blockwise(size, size)) if knows_blocks(pattern) else None
     except (TypeError, AttributeError, LookupError, NotImplementedError):
         truth = None
     if not isinstance(truth, Truth):
