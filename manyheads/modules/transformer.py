@@ -150,13 +150,7 @@ class Embedding(nn.Module):
 
     def forward(self, ids: Tensor, types: Tensor | None = None) -> Tensor:
         """ids (B, T) -> (B, T, D); without `types` every token has type 0."""
-        if ids.is_cpu and ids.numel() and not torch.compiler.is_compiling():
-            low, high = (int(end) for end in ids.aminmax())
-            if low < 0 or high >= self.table.num_embeddings:
-                raise ValueError(
-                    f"words are numbered 0 to {self.table.num_embeddings - 1}, "
-                    f"{low if low < 0 else high} arrived"
-                )
+        check_ids("words", ids, self.table)
         words = self.table(ids)
         words = words if self.scale == 1 else words * self.scale
         if self.types is None:
@@ -165,7 +159,27 @@ class Embedding(nn.Module):
                     "types came to an embedding that has none; Tokens(ids, at) would do"
                 )
             return words
-        return words + (self.types.weight[0] if types is None else self.types(types))
+        if types is None:
+            return words + self.types.weight[0]
+        check_ids("types", types, self.types)
+        return words + self.types(types)
+
+
+def check_ids(what: str, ids: Tensor, table: nn.Embedding) -> None:
+    """Refuse numbers that are no rows of a table."""
+    if ids.dtype not in (torch.int64, torch.int32):
+        raise ValueError(
+            f"{what} are numbers of torch.int64 or torch.int32, {ids.dtype} arrived; "
+            ".long() makes whole numbers"
+        )
+    if not ids.is_cpu or not ids.numel() or torch.compiler.is_compiling():
+        return
+    low, high = (int(end) for end in ids.aminmax())
+    if low < 0 or high >= table.num_embeddings:
+        raise ValueError(
+            f"{what} are numbered 0 to {table.num_embeddings - 1}, "
+            f"{low if low < 0 else high} arrived"
+        )
 
 
 class Tied(nn.Module):

@@ -7,6 +7,7 @@ import torch
 from designs import network_of
 from torch import nn
 
+from manyheads.attention.places import line
 from manyheads.inspect.record import recording
 from manyheads.modules.build import (
     build_classifier,
@@ -91,3 +92,24 @@ def test_lengths_that_cannot_be_are_refused(lengths: list[int]) -> None:
     _, network = alone()[0]
     with pytest.raises(ValueError, match="of 3 ids 0 to 3 count, lengths say"):
         network(torch.tensor([[4, 5, 6], [4, 5, 6]]), lengths=lengths)
+
+
+@pytest.mark.parametrize(("name", "network"), alone())
+@pytest.mark.parametrize("kind", [torch.float32, torch.bool, torch.uint8], ids=str)
+def test_ids_that_are_no_whole_numbers_of_a_table_are_refused(
+    name: str, network: nn.Module, kind: torch.dtype
+) -> None:
+    sentence = f"words are numbers of torch.int64 or torch.int32, {kind} arrived; .long()"
+    with pytest.raises(ValueError, match=sentence):
+        network(torch.ones(2, 3, dtype=kind))
+
+
+def test_token_types_are_rows_of_their_table() -> None:
+    network = build_encoder(network_of("transformer", **SMALL, token_types=2), 20)
+    ids = torch.ones(2, 3, dtype=torch.long)
+    for types, sentence in (
+        (ids.float(), "types are numbers of torch.int64 or torch.int32, torch.float32"),
+        (ids + 1, "types are numbered 0 to 1, 2 arrived"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            network(Tokens(ids, line(3), types=types))
