@@ -32,6 +32,20 @@ def test_listed_edges_read_as_a_tensor_would() -> None:
     assert torch.equal(hops[:1], whole)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("edge", [[0, 0, 3, 1], [0, -1, 2, 1], [2, 0, 1, 1], [-1, 0, 1, 1]])
+def test_an_edge_of_a_node_or_a_graph_that_is_not_there_is_refused(edge: list[int]) -> None:
+    graph, one, other, _ = edge
+    sentence = rf"edge {one}-{other} of graph {graph} is outside of 2 graphs with nodes 0\.\.2"
+    with pytest.raises(ValueError, match=sentence):
+        neighbours(torch.tensor([[1, 0, 2, 1], edge]), 3, 2)
+
+
+@pytest.mark.parametrize("edges", [torch.ones(2, 3).long(), torch.ones(2, 4)], ids=["3", "float"])
+def test_edges_that_are_no_rows_of_four_whole_numbers_are_refused(edges: torch.Tensor) -> None:
+    with pytest.raises(ValueError, match=r"in rows of \(graph, node, node, label\), \(2, "):
+        neighbours(edges, 3, 2)
+
+
 def test_graphs_are_selected_and_blocks_are_bounded_as_those_of_a_tensor() -> None:
     at = random_edges(batch=3, nodes=20)
     hops, labels = dense(at)
