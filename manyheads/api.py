@@ -8,8 +8,10 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
+from manyheads.attention.patterns import Pattern
 from manyheads.cli.run_screen import show_progress
 from manyheads.config import write_inline
+from manyheads.config.declare import Settings
 from manyheads.config.fields import find_nearest_name
 from manyheads.learn import Request, refuse_minutes, resume_run, start_run
 from manyheads.models import load as load
@@ -24,7 +26,7 @@ def train(
     task: str | Path,
     *,
     out: str | Path,
-    network: str | Mapping[str, Any] | None = None,
+    network: str | Mapping[str, Any] | Settings | None = None,
     preset: str | None = None,
     start_from: str | Path | None = None,
     device: str | None = None,
@@ -36,10 +38,11 @@ def train(
 
     Do what `manyheads train` does, and return the trained model. Keyword arguments are the files
     of the task, named like the options of the command, and the settings of its recipe. The path
-    of a recipe can replace the name of the task. Progress is printed unless there is a `callback`.
+    of a recipe can replace the name of the task; `network` is a kind of network, some of its
+    settings, or a whole config. Progress is printed unless there is a `callback`.
     """
     what, kind = str(task), network if isinstance(network, str) else None
-    if isinstance(network, Mapping):
+    if not isinstance(network, str | None):
         given = {**given, "network": network}
     origin = None if start_from is None else Path(start_from)
     request = Request(what, network=kind, preset=preset, start_from=origin)
@@ -92,12 +95,19 @@ def file_value(kind: Any, value: Any) -> Any:
 
 
 def flatten_setting(name: str, value: Any) -> Iterator[str]:
-    """ "network", {"width": 512} -> "network.width=512" """
+    """ "network", {"width": 512} -> "network.width=512"; a pattern is written as its text"""
+    if isinstance(value, Settings):
+        value = {one.name: getattr(value, one.name) for one in fields(cast(Any, value)) if one.init}
     if isinstance(value, Mapping):
         for inner, held in value.items():
             yield from flatten_setting(f"{name}.{inner}", held)
         return
+    several = tuple(map(write_pattern, value)) if isinstance(value, list | tuple) else value
     try:
-        yield f"{name}={write_inline(tuple(value) if isinstance(value, list) else value)}"
+        yield f"{name}={write_inline(write_pattern(several))}"
     except TypeError as error:
         raise ValueError(f"{name}: {error}") from None
+
+
+def write_pattern(value: Any) -> Any:
+    return str(value) if isinstance(value, Pattern) else value

@@ -8,6 +8,7 @@ import pytest
 from typed import SETTINGS, texts, trained
 
 import manyheads
+from manyheads import Causal, Everything, TransformerConfig, Window
 from manyheads.api import flatten_setting, sort_arguments
 from manyheads.tasks.seq2seq.model import Translator
 from manyheads.tasks.table import find_recipe, trained_tasks
@@ -85,6 +86,34 @@ def test_settings_are_written_as_the_command_line_has_them() -> None:
     assert (files, settings) == ({"text": (Path("a.txt"),)}, ["data.context=64"])
 
 
+def test_values_are_written_as_a_recipe_has_them() -> None:
+    local = Causal() & Window(64)
+    assert [*flatten_setting("network", {"pattern": local, "depth": 2})] == [
+        "network.pattern=Causal() & Window(64)",
+        "network.depth=2",
+    ]
+    listed = [*flatten_setting("network.pattern", [local, Everything()])]
+    assert listed == ["network.pattern=[Causal() & Window(64), Everything()]"]
+    written = [*flatten_setting("network", TransformerConfig(width=32, pattern=local))]
+    assert {"network.kind=transformer", "network.width=32", "network.ffn_width=128"} <= {*written}
+    assert "network.pattern=Causal() & Window(64)" in written
+
+
+def test_a_network_may_be_given_as_its_config(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("ba du\n" * 40, encoding="utf-8")
+    config = TransformerConfig(**NETWORK, dropout=0.0, pattern=[Causal() & Window(3)])
+    model = manyheads.train(
+        "language",
+        text=tmp_path / "a.txt",
+        out=tmp_path / "run",
+        network=config,
+        training={"steps": 1, "tokens_per_batch": 256},
+        device="cpu",
+        callback=Told(),
+    )
+    assert model.task.recipe.network == config
+
+
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
@@ -103,6 +132,7 @@ def test_settings_are_written_as_the_command_line_has_them() -> None:
             "valid_target, valid_pairs, teacher, data, codec, network, training, layout, ",
         ),
         ({"layout": object}, f"layout: settings hold no type, got {object!r}"),
+        ({"network": 5}, "network=5: network is a group"),
         ({"network": "recurent"}, "translation is learned by transformer or recurrent"),
         ({"minutes": 0}, "--minutes is above 0, got 0"),
     ],
