@@ -34,5 +34,22 @@ def find_metric(name: str) -> Metric:
     if name not in beside:
         there = ", ".join([*METRICS, *beside])
         raise ValueError(f"there is no metric {name!r}; there are {there}")
-    metric: Metric = beside[name].load()
-    return metric
+    return partial(measure, name, beside[name].load())
+
+
+def measure(
+    name: str, metric: Metric, outputs: Sequence[str], references: Sequence[Reference]
+) -> Measured:
+    """Measure with a metric of another package; refuse what is no result for these outputs."""
+    found = metric(outputs, references)
+    if not isinstance(found, Measured):
+        raise ValueError(
+            f"the metric {name!r} returns a {type(found).__name__}; a metric returns a Measured, "
+            "which percent(values, signature) makes of a value for each output"
+        )
+    if len(found.counts) != len(outputs):
+        raise ValueError(
+            f"the metric {name!r} returns counts of {len(found.counts)} examples for "
+            f"{len(outputs)} outputs; each output has its own"
+        )
+    return found

@@ -1,14 +1,17 @@
 """What all metrics share: one shape in, one shape out, and what they refuse."""
 
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
+from installed import install
 
 from manyheads.metrics.answers import exact_match, word_f1
 from manyheads.metrics.bleu import bleu, chrf
 from manyheads.metrics.measured import how_many, list_references, percent
 from manyheads.metrics.rouge import rouge_l, rouge_n
+from manyheads.metrics.table import find_metric
 
 METRICS = {
     "bleu": bleu,
@@ -86,3 +89,37 @@ def test_what_is_not_a_list_of_texts_is_refused() -> None:
 def test_a_mean_prints_with_how_it_was_got() -> None:
     assert str(percent([1.0, 0.0, 0.0], "hits|nrefs:1")) == "33.33 hits|nrefs:1"
     assert how_many([["a", "b"], ["c", "d"]]) == "2"
+
+
+OWN = """
+from manyheads.metrics.measured import percent
+
+def share(outputs, references):
+    return 0.5
+
+def one(outputs, references):
+    return percent([0.5], "one")
+
+def fine(outputs, references):
+    return percent([0.5] * len(outputs), "fine")
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        (
+            "share",
+            r"the metric 'share' returns a float; a metric returns a Measured, which percent",
+        ),
+        ("one", "the metric 'one' returns counts of 1 examples for 3 outputs; each output has its"),
+    ],
+)
+def test_a_metric_from_outside_returns_what_others_return(
+    name: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points = "\n".join(f"{each} = my_metrics:{each}" for each in ("share", "one", "fine"))
+    install(tmp_path, monkeypatch, OWN, "manyheads.metrics", points)
+    assert find_metric("fine")(OUTPUTS, REFERENCES).value == 50
+    with pytest.raises(ValueError, match=sentence):
+        find_metric(name)(OUTPUTS, REFERENCES)
