@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyheads.attention.intervals import WORDS
+from manyheads.attention.intervals import WORDS, Truth
 from manyheads.attention.patterns import (
     Both,
     Causal,
@@ -42,7 +42,18 @@ def evaluate(pattern: Pattern, pair: Pair) -> Tensor:
     if not isinstance(allowed, Tensor) or allowed.dtype != torch.bool:
         kind = allowed.dtype if isinstance(allowed, Tensor) else type(allowed).__name__
         raise TypeError(f"allows of {pattern} gives a tensor of yes and no, {kind} came")
+    asked = torch.broadcast_shapes(pair.b.shape, pair.h.shape, pair.q.row.shape, pair.k.row.shape)
+    if not broadcasts_to(allowed.shape, asked):
+        raise TypeError(
+            f"allows of {pattern} answers for pairs of {tuple(asked)}, {tuple(allowed.shape)} "
+            "came; an answer is computed from the numbers of pair.q and pair.k"
+        )
     return allowed
+
+
+def broadcasts_to(shape: torch.Size, asked: torch.Size) -> bool:
+    ends = zip(reversed(shape), reversed(asked), strict=False)
+    return len(shape) <= len(asked) and all(size in (1, wanted) for size, wanted in ends)
 
 
 def knows_blocks(pattern: Pattern) -> bool:
@@ -62,10 +73,11 @@ def simplify(pattern: Pattern, pairs: Pairs) -> Pattern:
     parts = []
     for part in pattern.parts():
         try:
-            idle = part.fixed and knows_blocks(part) and part.allows(pairs.whole()).all
+            known = part.allows(pairs.whole()) if part.fixed and knows_blocks(part) else None
         except (LookupError, TypeError, AttributeError, NotImplementedError):
-            idle = False
-        if not idle:
+            known = None
+        # A tensor would be an answer that does not come from the block of all pairs.
+        if not (isinstance(known, Truth) and known.all):
             parts.append(part)
     return all_of(parts)
 

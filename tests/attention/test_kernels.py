@@ -394,6 +394,39 @@ def test_a_pattern_with_a_list_is_read_as_the_list_is_now() -> None:
     assert looks_ahead(listed) == "token 0 sees token 20"
 
 
+class Whole(Pattern):
+    """A pattern of one's own that answers for all pairs, whichever it is asked about."""
+
+    def allows(self, pair: Pair) -> Verdict:
+        queries, keys = pair.pairs.queries.order, pair.pairs.keys.order
+        return queries[:, None] - keys < 3
+
+
+def test_an_answer_that_is_not_that_of_a_block_drops_no_pattern() -> None:
+    pairs, tensors = Pairs(B, H, line(T), line(T)), random_tensors(torch.float64)
+    work = Work(Causal() & Whole(), pairs, frozenset(), torch.float64, C)
+    wanted = plan("reference", replace(work, pattern=Causal() & Window(2)))(*tensors)
+    for name in ("reference", "sdpa", "blockwise"):
+        torch.testing.assert_close(plan(name, work)(*tensors), wanted, msg=name)
+    with pytest.raises(
+        TypeError, match=r"answers for pairs of \(\), \(36, 36\) came; an answer is"
+    ):
+        plan("flex", work)
+
+
+class Three(Pattern):
+    def allows(self, pair: Pair) -> Verdict:
+        return torch.tensor([True, False, True])
+
+
+@pytest.mark.parametrize("name", ["reference", "sdpa", "flex", "blockwise"])
+def test_an_answer_for_other_pairs_is_refused(name: str) -> None:
+    with pytest.raises(
+        TypeError, match=r"allows of Three\(\) answers for pairs of .*, \(3,\) came"
+    ):
+        plan(name, work_on_a_line(Three()))
+
+
 def test_flex_refuses_a_pattern_by_which_it_finds_no_program() -> None:
     sentence = "it reads patterns of numbers, tuples, lists and tensors, not of a dict"
     assert KERNELS["flex"].refuses(work_on_a_line(Causal() & Table({"most": 2}))) == sentence

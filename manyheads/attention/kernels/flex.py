@@ -26,7 +26,7 @@ from manyheads.attention.kernels.base import (
     find_missing_feature,
     unknown_form,
 )
-from manyheads.attention.patterns import Everything, Pattern, values_of
+from manyheads.attention.patterns import Everything, Pattern, is_builtin, values_of
 from manyheads.attention.places import Pairs, indices
 from manyheads.attention.rules import Rule
 from manyheads.attention.tables import PairTable
@@ -71,6 +71,10 @@ class Flex:
         pattern, pairs = simplify(work.pattern, work.pairs), work.pairs
         if pattern == Everything():
             return Plain()
+
+        if not is_builtin(pattern):  # of a single pair, as it is asked about below
+            zero = torch.zeros((), dtype=torch.long, device=pairs.device)
+            evaluate(pattern, pairs.at(zero, zero, zero, zero))
 
         def mask_mod(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
             return pattern.allows(pairs.at(b, h, i, j))
