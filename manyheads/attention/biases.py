@@ -41,9 +41,9 @@ class Kind(NamedTuple):
 
     @property
     def features(self) -> frozenset[Feature]:
-        if self.bias is DistanceBias:
-            return frozenset({"distance bias"})
-        return frozenset({"content bias", "value bias"} if self.values else {"content bias"})
+        # A class of one's own is known by its `by_row` alone, as that of a distance is.
+        scores: Feature = "content bias" if self.bias is ContentBias else "distance bias"
+        return frozenset({scores, "value bias"} if self.values else {scores})
 
 
 @dataclass(frozen=True, eq=False)

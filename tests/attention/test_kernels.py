@@ -39,6 +39,7 @@ from manyheads import (
     line,
     plan,
 )
+from manyheads.attention.biases import ContentBias, Kind
 from manyheads.attention.evaluate import looks_ahead
 from manyheads.attention.intervals import Verdict
 from manyheads.attention.kernels import Fastest, kernel
@@ -607,6 +608,44 @@ def test_a_plan_refuses_a_bias_it_was_not_told_of() -> None:
             plan(which, work)(q, k, v, biases=RelativeBias(H, Clipped(2)).biases(q))
     with pytest.raises(ValueError, match="36 keys came with 35 values; each key has one"):
         plan("sdpa", work_on_a_line(Causal()))(q, k, v[:, :, 1:])
+
+
+@dataclass(frozen=True, eq=False)
+class Doubled(ContentBias):
+    """A bias of one's own."""
+
+    def by_row(self, scale: float, part: slice = slice(None)) -> Tensor:
+        return 2 * super().by_row(scale, part)
+
+
+class Untold(RelativeContent):
+    def biases(self, query: Tensor) -> tuple[ContentBias, ...]:
+        return (Doubled(query, self.key_tables, self.value_tables, self.rule),)
+
+
+class Told(Untold):
+    def kinds(self) -> tuple[Kind, ...]:
+        return (Kind(Doubled, self.rule, self.axes, self.value_tables is not None),)
+
+
+@pytest.mark.usefixtures("flex_untraced")
+@pytest.mark.parametrize("values", [False, True])
+def test_a_bias_made_from_another_is_not_taken_for_it(values: bool) -> None:
+    pairs, tensors = Pairs(B, H, line(T), line(T)), random_tensors(torch.float64)
+    relative = Told(C, Clipped(3), values=values).double()
+    assert assert_agree(Causal(), pairs, relative, tensors) >= (0 if values else 2)
+    assert "distance bias" in KERNELS["blockwise"].refuses(
+        Work(Causal(), pairs, relative.features, kinds=relative.kinds())
+    )
+
+
+def test_a_plan_refuses_a_bias_of_another_kind_than_it_was_told_of() -> None:
+    pairs, relative = Pairs(B, H, line(T), line(T)), Untold(C, Clipped(3))
+    query, key, value = random_tensors(torch.float32)
+    planned = plan("blockwise", Work(Causal(), pairs, kinds=relative.kinds(), channels=C))
+    sentence = r"told of a ContentBias by Clipped\(reach=3\) and a Doubled by Clipped"
+    with pytest.raises(ValueError, match=sentence):
+        planned(query, key, value, biases=relative.biases(query))
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])

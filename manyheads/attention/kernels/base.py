@@ -139,6 +139,13 @@ class Plan:
                 f"the plan was told of {len(self.work.kinds)} biases and {len(biases)} came; "
                 "Work(kinds=relative.kinds()) tells it"
             )
+        for bias, kind in zip(biases, self.work.kinds, strict=True):
+            if type(bias) is not kind.bias or bias.rule != kind.rule:
+                raise ValueError(
+                    f"the plan was told of a {kind.bias.__name__} by {kind.rule} and a "
+                    f"{type(bias).__name__} by {bias.rule} came; kinds() of a Relative describes "
+                    "what its biases() returns"
+                )
         if dropout and "dropout" not in self.work.features:
             raise ValueError(
                 f"the plan was told of no dropout and {dropout} came; "
