@@ -45,7 +45,7 @@ class Pattern:
     @property
     def fixed(self) -> bool:
         """Whether it is the same for every batch, so that a layer or a recipe may hold it."""
-        has_tensor = any(isinstance(value, Tensor) for value in values_of(self))
+        has_tensor = any(isinstance(value, Tensor) for value in flat_values(self))
         return not has_tensor and all(pattern.fixed for pattern in inner_patterns(self))
 
     def to(self, device: torch.device | str) -> Self:
@@ -62,8 +62,8 @@ class Pattern:
         """Return the same pattern with `change` applied to each tensor and pattern in it."""
 
         def replaced(value: Any) -> Any:
-            if isinstance(value, tuple):
-                return tuple(map(replaced, value))
+            if isinstance(value, tuple | list):
+                return (list if isinstance(value, list) else tuple)(map(replaced, value))
             return change(value) if isinstance(value, Tensor | Pattern) else value
 
         mine: Any = self
@@ -111,19 +111,26 @@ def values_of(pattern: Any) -> list[Any]:
 
 def inner_patterns(pattern: Pattern) -> tuple[Pattern, ...]:
     """Return the patterns inside a combination such as `Both`, `Either` or `Not`."""
-    flat = [each for v in values_of(pattern) for each in (v if isinstance(v, tuple) else (v,))]
-    return tuple(each for each in flat if isinstance(each, Pattern))
+    return tuple(each for each in flat_values(pattern) if isinstance(each, Pattern))
+
+
+def flat_values(pattern: Pattern) -> list[Any]:
+    """Return what a pattern holds, also in a tuple or a list."""
+    held = (v if isinstance(v, tuple | list) else (v,) for v in values_of(pattern))
+    return [each for several in held for each in several]
 
 
 def equal(a: Any, b: Any) -> bool:
+    if isinstance(a, tuple | list) and type(a) is type(b) and len(a) == len(b):
+        return all(map(equal, a, b))
     return torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else bool(a == b)
 
 
 def hashable(value: Any) -> Any:
     """Return what of a field counts for its hash: a list as it is now, of a tensor its type."""
-    if isinstance(value, list | tuple):
+    if isinstance(value, list):
         return type(value), *map(hashable, value)
-    return value if isinstance(value, int | Pattern) else type(value)
+    return value if isinstance(value, int | tuple | Pattern) else type(value)
 
 
 def show_value(value: Any) -> str:

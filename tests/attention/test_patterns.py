@@ -1,10 +1,14 @@
 """Who may attend to whom: each pattern, their algebra, their text, and their blocks."""
 
+from functools import reduce
+from operator import or_
+
 import pytest
 import torch
 from combinations import GEOMETRIES, MEANINGFUL, PATTERNS, B, H
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
 from manyheads import (
     KERNELS,
@@ -382,6 +386,38 @@ def test_a_table_for_all_tokens_is_not_asked_about_the_last_ones() -> None:
 def test_documents_of_other_keys_are_another_pattern() -> None:
     ids = torch.tensor([[0, 0, 1]])
     assert Segments(ids) != Segments(ids, torch.tensor([[5, 5, 5]]))
+
+
+class Several(Pattern):
+    """A pattern of one's own with tensors, or with patterns that have them."""
+
+    bounds: tuple[Tensor, ...] | list[Tensor] | list[Pattern]
+
+    def allows(self, pair: Pair) -> Verdict:
+        return reduce(
+            or_,
+            (
+                bound.allows(pair) if isinstance(bound, Pattern) else pair.k.order < bound[pair.b]
+                for bound in self.bounds
+            ),
+        )
+
+
+BOUNDS = torch.tensor([3, 5]), torch.tensor([1, 2])
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [Several(BOUNDS), Several([*BOUNDS]), Several([*map(Lengths, BOUNDS)])],
+    ids=["tuple", "list", "patterns"],
+)
+def test_what_a_pattern_holds_in_a_tuple_or_a_list_belongs_to_the_batch(pattern: Pattern) -> None:
+    assert not pattern.fixed
+    chosen = pattern.select(torch.tensor([1, 1, 0]))
+    allowed = chosen.allows(Pairs(3, 1, line(6), line(6)).everywhere())
+    assert allowed[:, 0, 0].sum(-1).tolist() == [5, 5, 3]
+    assert pattern == pattern.select(torch.tensor([0, 1]))
+    assert pattern.to("cpu") == pattern != chosen
 
 
 def test_sequences_of_a_batch_are_selected() -> None:
