@@ -16,7 +16,7 @@ from manyheads.training.causality import ROUNDING, largest_leak
 from manyheads.training.config import Training
 from manyheads.training.distributed import World
 from manyheads.training.files import refuse_other_tensors
-from manyheads.training.optimizers import make_optimizers
+from manyheads.training.optimizers import FROM_ZERO, allocate_state, make_optimizers
 from manyheads.training.recorded import RecordedStep, planned_by_host
 from manyheads.training.weights import Average, load_weights, weights_of
 
@@ -109,6 +109,7 @@ class Learner:
     def can_record(self, batch: Any) -> bool:
         """Whether steps can be recorded: one GPU, and nothing in a step comes from the host."""
         able = all("capturable" in g for one in self.optimizers for g in one.param_groups)
+        able = able and all(type(one) in FROM_ZERO for one in self.optimizers)  # else not allocated
         cuda = self.training.cuda_graph and self.world.device.type == "cuda"
         return cuda and able and self.world.size == 1 and not planned_by_host(batch)
 
@@ -197,6 +198,9 @@ class Learner:
 
     def restore(self, held: dict[str, Tensor], taken: int, path: Path) -> None:
         """Load a checkpoint; refuse that of another network before anything changes."""
+        for optimizer in self.optimizers:
+            if type(optimizer) not in FROM_ZERO and strip_prefix("optimizer.", held):
+                allocate_state(optimizer)
         refuse_other_tensors(held, self.state(), path)
         load_weights(self.network, strip_prefix("network.", held))
         if self.average is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, cast
@@ -134,21 +135,40 @@ def find_optimizer(name: str) -> Callable[[nn.Module, Training], list[Optimizer]
     return OPTIMIZERS[name]
 
 
+# What they keep begins with zeros. Exactly these classes: others may begin with other numbers.
+FROM_ZERO = (
+    *(torch.optim.Adam, torch.optim.AdamW, torch.optim.RAdam, torch.optim.Adamax),
+    *(torch.optim.Adadelta, torch.optim.RMSprop, FusedMuon),
+)
+
+
 def make_optimizers(network: nn.Module, training: Training) -> list[Optimizer]:
-    """Make the optimizers with all their state allocated, so that its memory is in use at once."""
+    """Make the optimizers. All that one of FROM_ZERO keeps is allocated, so that its memory is in
+    use at once; others begin with their first step.
+    """
     made = find_optimizer(training.optimizer)(network, training)
     for optimizer in made:
-        for group in optimizer.param_groups:
-            group["initial_lr"] = group["lr"]
-            group["lr"] = 0.0
-            for weight in group["params"]:
-                weight.grad = torch.zeros_like(weight)
-        # A step with learning rate zero allocates the state, which is then set to zero.
-        optimizer.step()
-        optimizer.zero_grad()
-        for group in optimizer.param_groups:
-            group["lr"] = group["initial_lr"]
+        before = copy.deepcopy([*optimizer.state.values()])
+        weights = [*optimizer.state]
+        allocate_state(optimizer)
+        if type(optimizer) not in FROM_ZERO:
+            optimizer.state.clear()
+            optimizer.state.update(zip(weights, before, strict=True))
+            continue
         for value in (one for kept in optimizer.state.values() for one in kept.values()):
             if isinstance(value, Tensor):
                 value.zero_()
     return made
+
+
+def allocate_state(optimizer: Optimizer) -> None:
+    """Allocate what an optimizer keeps, by a step with learning rate zero."""
+    rates = [group["lr"] for group in optimizer.param_groups]
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        group["initial_lr"], group["lr"] = group.get("initial_lr", rate), 0.0
+        for weight in group["params"]:
+            weight.grad = torch.zeros_like(weight)
+    optimizer.step()
+    optimizer.zero_grad()
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate

@@ -1,7 +1,9 @@
 """What moves the weights: one line of a table, from anywhere."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -105,6 +107,55 @@ def test_what_an_optimizer_keeps_is_there_before_the_first_step_and_empty() -> N
     assert set(optimizer.state) == set(network.parameters())
     assert not any(kept.any() for of in optimizer.state.values() for kept in of.values())
     assert all(map(torch.equal, before, network.parameters()))
+
+
+OTHERS = {
+    "nadam": torch.optim.NAdam,
+    "rprop": torch.optim.Rprop,
+    "asgd": torch.optim.ASGD,
+    "sgd": partial(torch.optim.SGD, momentum=0.9, dampening=0.5),
+    "adagrad": partial(torch.optim.Adagrad, initial_accumulator_value=0.5),
+    "radam": torch.optim.RAdam,
+    "adamax": torch.optim.Adamax,
+    "adadelta": torch.optim.Adadelta,
+    "rmsprop": partial(torch.optim.RMSprop, centered=True, momentum=0.5),
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS.values(), ids=OTHERS)
+def test_an_optimizer_begins_with_what_it_keeps_by_itself(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for made in (True, False):
+        torch.manual_seed(0)
+        network, x = nn.Linear(3, 3), torch.randn(8, 3)
+        monkeypatch.setitem(OPTIMIZERS, "own", lambda one, _: [kind(one.parameters(), lr=0.01)])
+        training = Training(optimizer="own")
+        (optimizer,) = (make_optimizers if made else OPTIMIZERS["own"])(network, training)
+        for _ in range(5):
+            optimizer.zero_grad()
+            network(x).square().mean().backward()
+            optimizer.step()
+        found.append(network.weight.detach())
+    assert torch.equal(*found)
+
+
+@pytest.mark.parametrize("kind", ["nadam", "rprop", "sgd", "adagrad"])
+def test_an_optimizer_that_begins_by_itself_goes_on_as_if_never_stopped(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = OTHERS[kind]
+    monkeypatch.setitem(
+        OPTIMIZERS, "own", lambda one, training: [make(one.parameters(), training.learning_rate)]
+    )
+    training = replace(OFTEN, optimizer="own")
+    whole, broken = Run(tmp_path / "whole"), Run(tmp_path / "broken")
+    assert weighing(whole, training).fit()
+    while not weighing(broken, training).fit(lambda: True):
+        pass  # stopped after every step
+    ours, theirs = contents(broken), contents(whole)
+    assert [name for name in SAME if ours[name] != theirs[name]] == []
 
 
 def test_an_optimizer_that_there_is_not_is_refused_before_the_run_is_made(tmp_path: Path) -> None:
