@@ -64,6 +64,11 @@ def decode(
     if how.chosen not in STRATEGIES:
         there = ", ".join(STRATEGIES)
         raise ValueError(f"there is no strategy {how.chosen!r}; there are {there} and auto")
+    if drafter is not None and how.chosen not in ("greedy", "sample"):
+        raise ValueError(
+            f"a draft is checked token by token, a {how.chosen} is not; greedy or sample goes with "
+            "a drafter"
+        )
     numbers = number_rows(numbers, len(start))
     if drafter is not None and getattr(step, "takes_guesses", True):
         if isinstance(step, PackedStep):

@@ -13,6 +13,7 @@ from typed import learned
 from writers import STOP, Chain, begin
 
 from manyheads import STRATEGIES, Bounds, DecodingConfig, Hypothesis, Sampling, Step, decode
+from manyheads.decoding.drafters import NgramLookup
 from manyheads.decoding.greedy import Over, write_each
 from manyheads.decoding.strategies import stream
 from manyheads.models import load
@@ -97,6 +98,16 @@ def test_a_strategy_that_there_is_not_is_refused() -> None:
 def test_what_is_known_only_at_the_end_is_not_streamed() -> None:
     with pytest.raises(ValueError, match="a second best knows its text only at the end; stream wi"):
         stream(Chain([0], 6), begin(1), BOUNDS, DecodingConfig(strategy="second best"))
+
+
+@pytest.mark.usefixtures("joined")
+@pytest.mark.parametrize(
+    "how", [DecodingConfig(beam=3), DecodingConfig(strategy="second best")], ids=["beam", "own"]
+)
+def test_a_draft_is_not_checked_by_what_does_not_write_token_by_token(how: DecodingConfig) -> None:
+    sentence = rf"a draft is checked token by token, a {how.chosen} is not; greedy or sample goes"
+    with pytest.raises(ValueError, match=sentence):
+        decode(Chain([0], 6), begin(1), BOUNDS, how, drafter=NgramLookup())
 
 
 def test_a_beam_ends_with_its_bounds_and_is_as_wide_as_a_config_says() -> None:
