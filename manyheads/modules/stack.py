@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.attention.cache import Cache, Slot
-from manyheads.attention.evaluate import horizon, looks_ahead
+from manyheads.attention.evaluate import counts_rows, horizon, looks_ahead
 from manyheads.attention.kernels import Kernel, Plan, refuse_nonfinite
 from manyheads.attention.kernels import kernel as named_kernel
 from manyheads.attention.kernels.base import make_plan
@@ -168,6 +168,12 @@ class Stack(nn.Module):
                 "sequences of different lengths do not go on together in a Growing cache; "
                 "a Static one takes each on at its own place, line(1, start=lengths)"
             )
+        for own in dict.fromkeys(self.patterns if cache is not None else ()):
+            if counts_rows(own, self.heads):
+                raise ValueError(
+                    f"{own} counts rows, and with a cache they are those of the new tokens alone; "
+                    "order, as in pair.q.order, counts from the first token"
+                )
         keys, written = (
             (at, cast(Pattern, Everything())) if cache is None else cache.reach(at, len(x))
         )

@@ -197,6 +197,19 @@ class Turned(Causal):
         return pair.k.order >= pair.q.order
 
 
+class ByRow(Pattern):
+    def allows(self, pair: Pair) -> Verdict:
+        return (pair.q.row - pair.k.row < 3) & (pair.k.order <= pair.q.order)
+
+
+@torch.no_grad()
+def test_a_pattern_that_counts_rows_is_refused_where_rows_are_only_the_new_tokens() -> None:
+    network, ids = writing(Causal() & ByRow()), torch.randint(10, (1, 5))
+    assert network(ids).shape == (1, 5, 10)
+    with pytest.raises(ValueError, match=r"ByRow\(\) counts rows, and with a cache they are those"):
+        CachedStep(network).read(ids)
+
+
 class Steps(Pattern):
     """Steps from query to key, those back being negative."""
 
