@@ -158,6 +158,30 @@ def test_an_optimizer_that_begins_by_itself_goes_on_as_if_never_stopped(
     assert [name for name in SAME if ours[name] != theirs[name]] == []
 
 
+class Counting(torch.optim.SGD):
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        super().step(closure)
+        for group in self.param_groups:
+            for weight in group["params"]:
+                self.state[weight]["seen"] = 1
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (torch.optim.AdamW, "'own' makes a list of optimizers, as in .*, a AdamW came"),
+        (lambda weights: [Counting(weights)], "'own' keeps 'seen' as 1, and a checkpoint holds te"),
+    ],
+    ids=["one", "number"],
+)
+def test_what_cannot_be_kept_in_a_checkpoint_is_no_optimizer(
+    make: Any, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(OPTIMIZERS, "own", lambda network, _: make(network.parameters()))
+    with pytest.raises(ValueError, match=sentence):
+        make_optimizers(nn.Linear(3, 2), Training(optimizer="own"))
+
+
 def test_an_optimizer_that_there_is_not_is_refused_before_the_run_is_made(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="there is no optimizer 'lion'; there are adamw"):
         begun(recipe_in(tmp_path, optimizer="lion"), tmp_path / "run")
