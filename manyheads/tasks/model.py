@@ -44,7 +44,7 @@ class Model:
 
     def to(self, device: torch.device | str) -> Self:
         at = choose_device(device) if isinstance(device, str) else device
-        self.network.to(make_current(at))
+        self.network.to(make_current(at) if isinstance(at, torch.device) else at)  # or a dtype
         return self
 
     def inspect_live(self, asked: str, what_if: Sequence[Any] = (), *_: Any, **how: Any) -> Any:
