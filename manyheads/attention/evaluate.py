@@ -43,25 +43,17 @@ def evaluate(pattern: Pattern, pair: Pair) -> Tensor:
         kind = allowed.dtype if isinstance(allowed, Tensor) else type(allowed).__name__
         raise TypeError(f"allows of {pattern} gives a tensor of yes and no, {kind} came")
     asked = torch.broadcast_shapes(pair.b.shape, pair.h.shape, pair.q.row.shape, pair.k.row.shape)
-    if not broadcasts_to(allowed.shape, asked):
+    ends = zip(allowed.shape[::-1], asked[::-1], strict=False)
+    if allowed.dim() > len(asked) or any(size not in (1, wanted) for size, wanted in ends):
         raise TypeError(
-            f"allows of {pattern} answers for pairs of {tuple(asked)}, {tuple(allowed.shape)} "
-            "came; an answer is computed from the numbers of pair.q and pair.k"
+            f"allows of {pattern} was asked about {name_pairs(asked)} and answered for "
+            f"{tuple(allowed.shape)}; an answer is computed from the numbers of pair.q and pair.k"
         )
     return allowed
 
 
-def broadcasts_to(shape: torch.Size, asked: torch.Size) -> bool:
-    ends = zip(reversed(shape), reversed(asked), strict=False)
-    return len(shape) <= len(asked) and all(size in (1, wanted) for size, wanted in ends)
-
-
-def knows_blocks(pattern: Pattern) -> bool:
-    """Whether the pattern may be asked about a block of pairs, to see whether it answers.
-
-    A compiled pass cannot catch what a pattern of one's own raises there.
-    """
-    return not torch.compiler.is_compiling() or is_builtin(pattern)
+def name_pairs(shape: torch.Size) -> str:
+    return f"pairs of {tuple(shape)}" if shape else "one pair"
 
 
 def simplify(pattern: Pattern, pairs: Pairs) -> Pattern:
@@ -72,8 +64,10 @@ def simplify(pattern: Pattern, pairs: Pairs) -> Pattern:
     """
     parts = []
     for part in pattern.parts():
+        # A compiled pass cannot catch what a pattern of one's own raises here.
+        asked = part.fixed and (not torch.compiler.is_compiling() or is_builtin(part))
         try:
-            known = part.allows(pairs.whole()) if part.fixed and knows_blocks(part) else None
+            known = part.allows(pairs.whole()) if asked else None
         except (LookupError, TypeError, AttributeError, NotImplementedError):
             known = None
         # A tensor would be an answer that does not come from the block of all pairs.
@@ -122,14 +116,10 @@ def looks_ahead(pattern: Pattern, heads: int = 1) -> str:
     return next(filter(None, found), "")
 
 
+@cache
 def counts_rows(pattern: Pattern, heads: int = 1) -> bool:
     """Whether the last queries alone see something else than among all: then the pattern counts
     rows, which with a cache are only those of the new tokens."""
-    return not is_builtin(pattern) and try_last(pattern, heads)
-
-
-@cache
-def try_last(pattern: Pattern, heads: int) -> bool:
     for at in (line(NEAR), grid(6, 6)):
         last = len(at) // 2
         both = Pairs(1, heads, at, at), Pairs(1, heads, at[last:], at)
@@ -137,8 +127,8 @@ def try_last(pattern: Pattern, heads: int) -> bool:
             continue
         try:
             whole, some = (evaluate(pattern, one.everywhere()).expand(one.shape) for one in both)
-        except (ValueError, LookupError):  # a user's own table, made for other places
-            continue
+        except (ValueError, LookupError, AttributeError, RuntimeError):
+            continue  # a user's own table, made for other places or on a GPU
         if not torch.equal(whole[:, :, last:], some):
             return True
     return False

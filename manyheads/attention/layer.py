@@ -63,7 +63,8 @@ class Attention(nn.Module):
         self.relative = relative or Relative()
         if reason := self.relative.misfit(heads, self.channels):
             raise ValueError(reason)
-        check_score(score, self.channels, name="score", where="a head")
+        if score is not None:
+            check_score(score, self.channels, heads, name="score", where="a head")
         self.score = ScaledDot() if score is None else score
         self.dropout, self.qk_norm = dropout, qk_norm
         self.value_mix = nn.Parameter(torch.full((2,), 0.5)) if value_mix else None

@@ -40,13 +40,14 @@ class Pattern:
 
     def refuses(self, pairs: Pairs) -> str:
         """Say why this pattern has no meaning on these places; empty if it has one."""
-        return next(filter(None, (pattern.refuses(pairs) for pattern in inner_patterns(self))), "")
+        inner = inner_values(self, Pattern)
+        return next(filter(None, (pattern.refuses(pairs) for pattern in inner)), "")
 
     @property
     def fixed(self) -> bool:
         """Whether it is the same for every batch, so that a layer or a recipe may hold it."""
-        has_tensor = any(isinstance(value, Tensor) for value in flat_values(self))
-        return not has_tensor and all(pattern.fixed for pattern in inner_patterns(self))
+        fixed = all(pattern.fixed for pattern in inner_values(self, Pattern))
+        return fixed and not inner_values(self, Tensor)
 
     def to(self, device: torch.device | str) -> Self:
         """Return the same pattern with its tensors on that device."""
@@ -95,7 +96,8 @@ class Pattern:
         return len(mine) == len(theirs) and all(map(equal, mine, theirs))
 
     def __hash__(self) -> int:
-        return hash((type(self), *map(hashable, values_of(self))))
+        held = (repr(v) if isinstance(v, tuple | list) else v for v in values_of(self))
+        return hash((type(self), *(v for v in held if isinstance(v, int | str | Pattern))))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(show_value, values_of(self)))})"
@@ -109,28 +111,16 @@ def values_of(pattern: Any) -> list[Any]:
     return said
 
 
-def inner_patterns(pattern: Pattern) -> tuple[Pattern, ...]:
-    """Return the patterns inside a combination such as `Both`, `Either` or `Not`."""
-    return tuple(each for each in flat_values(pattern) if isinstance(each, Pattern))
-
-
-def flat_values(pattern: Pattern) -> list[Any]:
-    """Return what a pattern holds, also in a tuple or a list."""
+def inner_values(pattern: Pattern, kind: type) -> list[Any]:
+    """Return what a pattern holds of this kind, also in a tuple or a list."""
     held = (v if isinstance(v, tuple | list) else (v,) for v in values_of(pattern))
-    return [each for several in held for each in several]
+    return [each for several in held for each in several if isinstance(each, kind)]
 
 
 def equal(a: Any, b: Any) -> bool:
     if isinstance(a, tuple | list) and type(a) is type(b) and len(a) == len(b):
         return all(map(equal, a, b))
     return torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else bool(a == b)
-
-
-def hashable(value: Any) -> Any:
-    """Return what of a field counts for its hash: a list as it is now, of a tensor its type."""
-    if isinstance(value, list):
-        return type(value), *map(hashable, value)
-    return value if isinstance(value, int | tuple | Pattern) else type(value)
 
 
 def show_value(value: Any) -> str:
@@ -195,7 +185,7 @@ class Not(Pattern):
         return ~self.pattern.allows(pair)
 
     def __repr__(self) -> str:
-        joined = inner_patterns(self.pattern) and not isinstance(self.pattern, Not)
+        joined = inner_values(self.pattern, Pattern) and not isinstance(self.pattern, Not)
         return f"~({self.pattern})" if joined else f"~{self.pattern}"
 
 
@@ -445,4 +435,4 @@ PATTERNS: dict[str, type[Pattern]] = {
 def is_builtin(pattern: Pattern) -> bool:
     """Whether it is made of the patterns of this file alone."""
     known = type(pattern) in (*PATTERNS.values(), Both, Either, Not)
-    return known and all(map(is_builtin, inner_patterns(pattern)))
+    return known and all(map(is_builtin, inner_values(pattern, Pattern)))

@@ -100,10 +100,8 @@ def build_score(name: str, width: int) -> Score | None:
     return SCORES[name](width)
 
 
-def check_score(score: Any, width: int, *, name: str, where: str) -> None:
+def check_score(score: Any, width: int, heads: int = 1, *, name: str, where: str) -> None:
     """Refuse a value that is no score between two vectors of this width, given as `name`."""
-    if score is None:
-        return
     if not isinstance(score, Score):
         makes = ""
         if isinstance(score, str) and score in SCORES:
@@ -114,13 +112,13 @@ def check_score(score: Any, width: int, *, name: str, where: str) -> None:
     like = next(score.parameters(), torch.zeros(()))
     try:
         with torch.no_grad():
-            scores = score(like.new_zeros(1, 1, 2, width), like.new_zeros(1, 1, 3, width))
-    except RuntimeError:
+            scores = score(like.new_zeros(1, heads, 2, width), like.new_zeros(1, heads, 3, width))
+    except RuntimeError as error:
         raise ValueError(
-            f"{type(score).__name__} compares other widths than the {width} of {where}"
-        ) from None
-    if scores.shape != (1, 1, 2, 3):
+            f"{type(score).__name__} compares other widths than the {width} of {where}: {error}"
+        ) from error
+    if scores.shape != (1, heads, 2, 3):
         raise ValueError(
             f"{type(score).__name__} gives {tuple(scores.shape)} for 2 queries and 3 keys; "
-            "a score is (B, H, Q, K), here (1, 1, 2, 3)"
+            f"a score is (B, H, Q, K), here (1, {heads}, 2, 3)"
         )

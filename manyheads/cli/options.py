@@ -50,20 +50,14 @@ def option_of(kind: Any, field: Field[Any], panel: str = "") -> inspect.Paramete
     default = field.default
     plain = default in (MISSING, None, (), "") or default is False
     shown = about.get("instead") or ("" if plain else default)
+    name = field.name.replace("_", "-")
+    off = f"/--no-{name}" if each is bool and default else ""  # of what is on by default
     told = typer.Option(
-        *([about["flag"]] if "flag" in about else flag_names(field.name, each, default)),
+        about.get("flag") or f"--{name}{off}",
         help=about.get("about", "") + (f" \\[default: {shown}]" if shown != "" else ""),
         rich_help_panel=panel or about.get("panel"),
     )
     return make_parameter(field.name, Annotated[each | None, told])
-
-
-def flag_names(name: str, kind: Any, default: Any) -> list[str]:
-    """--top-k; for a flag that is on by default, --early-stopping/--no-early-stopping"""
-    flag = f"--{name.replace('_', '-')}"
-    if kind is not bool:
-        return [flag]
-    return [f"{flag}/--no-{flag[2:]}"] if default else [flag]
 
 
 def make_parameter(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:

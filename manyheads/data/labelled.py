@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from manyheads.config.declare import setting
 from manyheads.data.sources import find_formats, kind_of, read_lines, read_records
@@ -286,23 +286,25 @@ def read_tagged(path: Path) -> Iterator[Tagged]:
     """
     if kind_of(path) in find_formats():
         found = tagged_records(path)
-    elif is_conllu(path):
-        found = conll_sentences(path, conllu_words(path))
     else:
-        found = conll_sentences(path, enumerate(read_lines(path), start=1))
+        lines = [*enumerate(read_lines(path), start=1)]  # read once: it may be a pipe
+        found = conll_sentences(path, conllu_words(path, lines) if is_conllu(lines) else lines)
     yield from require_some(found, path, "sentence with tags")
 
 
-def is_conllu(path: Path) -> bool:
+Lines: TypeAlias = Sequence[tuple[int, str]]  # with their numbers
+
+
+def is_conllu(lines: Lines) -> bool:
     """Whether the first line that is no comment has ten columns, of which the first is a number."""
-    lines = (line for line in read_lines(path) if line.strip() and not line.startswith("#"))
-    cells = next(lines, "").split("\t")
+    first = (line for _, line in lines if line.strip() and not line.startswith("#"))
+    cells = next(first, "").split("\t")
     return len(cells) == CONLLU and cells[0][:1].isdigit()
 
 
-def conllu_words(path: Path) -> Iterator[tuple[int, str]]:
+def conllu_words(path: Path, lines: Lines) -> Iterator[tuple[int, str]]:
     """Yield each line number with a word and its part of speech, UPOS, or with a blank line."""
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in lines:
         cells = line.split("\t")
         if not line.strip():
             yield number, ""

@@ -44,7 +44,7 @@ def measure(
     found = metric(outputs, references)
     if not isinstance(found, Measured):
         raise ValueError(
-            f"the metric {name!r} returns a {type(found).__name__}; a metric returns a Measured, "
+            f"the metric {name!r} returns {type(found).__name__}; a metric returns a Measured, "
             "which percent(values, signature) makes of a value for each output"
         )
     if len(found.counts) != len(outputs):

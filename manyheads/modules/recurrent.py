@@ -144,7 +144,8 @@ class RecurrentDecoder(RecurrentSide):
         kernel: Kernel | str | None = None,
     ):
         super().__init__(embedding, head, width, depth, cell=cell, dropout=dropout)
-        check_score(attention, width, name="attention", where="this network")
+        if attention is not None:
+            check_score(attention, width, name="attention", where="this network")
         self.first = nn.Linear(width, self.kinds * depth * width)
         self.attention = None if attention is None else Lookup(attention, kernel)
         self.mix = nn.Linear(2 * width, width)

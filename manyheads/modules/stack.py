@@ -19,7 +19,7 @@ from manyheads.attention.kernels import Kernel, Plan, refuse_nonfinite
 from manyheads.attention.kernels import kernel as named_kernel
 from manyheads.attention.kernels.base import make_plan
 from manyheads.attention.layer import Attention, describe_misplaced
-from manyheads.attention.patterns import Causal, Everything, Lengths, Pattern, Prefix
+from manyheads.attention.patterns import Causal, Everything, Lengths, Pattern, Prefix, is_builtin
 from manyheads.attention.places import Pairs, Places
 from manyheads.attention.positions import Position, Relative, share_pass
 from manyheads.modules.config import TransformerConfig
@@ -168,11 +168,13 @@ class Stack(nn.Module):
                 "sequences of different lengths do not go on together in a Growing cache; "
                 "a Static one takes each on at its own place, line(1, start=lengths)"
             )
-        for own in dict.fromkeys(self.patterns if cache is not None else ()):
-            if counts_rows(own, self.heads):
+        # A compiled step is not the first to use the cache: the patterns were tried before.
+        untried = cache is not None and not torch.compiler.is_compiling()
+        for own in dict.fromkeys(self.patterns if untried else ()):
+            if not is_builtin(own) and counts_rows(own, self.heads):
                 raise ValueError(
                     f"{own} counts rows, and with a cache they are those of the new tokens alone; "
-                    "order, as in pair.q.order, counts from the first token"
+                    "pair.q.axes[0] counts from the first token"
                 )
         keys, written = (
             (at, cast(Pattern, Everything())) if cache is None else cache.reach(at, len(x))

@@ -198,9 +198,7 @@ class Learner:
 
     def restore(self, held: dict[str, Tensor], taken: int, path: Path) -> None:
         """Load a checkpoint; refuse that of another network before anything changes."""
-        for optimizer in self.optimizers:
-            if type(optimizer) not in FROM_ZERO and strip_prefix("optimizer.", held):
-                allocate_state(optimizer)
+        self.allocate_states(strip_prefix("optimizer.", held))
         refuse_other_tensors(held, self.state(), path)
         load_weights(self.network, strip_prefix("network.", held))
         if self.average is not None:
@@ -209,6 +207,19 @@ class Learner:
             for part, tensor in kept.items():
                 tensor.copy_(held[f"optimizer.{part}.{name}"])
         self.taken = taken
+
+    def allocate_states(self, held: dict[str, Tensor]) -> None:
+        """Allocate what optimizers had for each weight by the checkpoint's step: none of them has
+        anything for a weight that never had a gradient.
+        """
+        names: dict[Any, str] = {p: name for name, p in self.network.named_parameters()}
+        for optimizer in self.optimizers:
+            if type(optimizer) in FROM_ZERO:
+                continue
+            allocate_state(optimizer)
+            for weight, kept in [*optimizer.state.items()]:
+                if not any(f"{part}.{names[weight]}" in held for part in kept):
+                    del optimizer.state[weight]
 
     def optimizer_states(self) -> dict[str, dict[str, Tensor]]:
         """Return the optimizer state of each parameter, by its name."""

@@ -147,16 +147,15 @@ def make_optimizers(network: nn.Module, training: Training) -> list[Optimizer]:
     use at once; others begin with their first step.
     """
     made = find_optimizer(training.optimizer)(network, training)
-    if not isinstance(made, list) or not all(isinstance(one, Optimizer) for one in made):
+    if not isinstance(made, list | tuple) or not all(isinstance(one, Optimizer) for one in made):
         raise ValueError(
             f"optimizer {training.optimizer!r} makes a list of optimizers, as in "
-            f"[AdamW(network.parameters())], a {type(made).__name__} came"
+            f"[AdamW(network.parameters())], got {type(made).__name__}"
         )
     for optimizer in made:
         before = copy.deepcopy([*optimizer.state.values()])
         weights = [*optimizer.state]
         allocate_state(optimizer)
-        refuse_numbers(optimizer, training.optimizer)
         if type(optimizer) not in FROM_ZERO:
             optimizer.state.clear()
             optimizer.state.update(zip(weights, before, strict=True))
@@ -178,14 +177,9 @@ def allocate_state(optimizer: Optimizer) -> None:
     optimizer.zero_grad()
     for group, rate in zip(optimizer.param_groups, rates, strict=True):
         group["lr"] = rate
-
-
-def refuse_numbers(optimizer: Optimizer, name: str) -> None:
-    """Refuse an optimizer that keeps what a checkpoint does not hold: more than tensors."""
-    for kept in optimizer.state.values():
-        for part, value in kept.items():
-            if not isinstance(value, Tensor):
-                raise ValueError(
-                    f"optimizer {name!r} keeps {part!r} as {value!r}, and a checkpoint holds "
-                    "tensors; torch.tensor(...) would do"
-                )
+    for part, value in (one for kept in optimizer.state.values() for one in kept.items()):
+        if not isinstance(value, Tensor):
+            raise ValueError(
+                f"{type(optimizer).__name__} keeps {part!r} as {value!r}, and a checkpoint holds "
+                "tensors; torch.tensor(...) would do"
+            )

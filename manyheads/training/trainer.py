@@ -307,8 +307,8 @@ class Trainer:
             if counted:
                 self.rank(so_far)
             self.callback.on_validate(self.learner.taken, scores, samples)
-            stuck = describe_stuck_score([*so_far.values()])
-            if stuck and self.training.best_by != "last":
+            tried = [*so_far.values()] if self.training.best_by != "last" else []
+            if len(tried) == FEW and (stuck := describe_stuck_score(tried)):
                 self.callback.say(stuck)
             if self.state.best_step == 0 and self.state.worse == 1:
                 lower = self.training.learning_rate / 3
@@ -369,9 +369,7 @@ def swap_weights(network: nn.Module, weights: dict[str, Tensor]) -> Iterator[Non
 
 
 def describe_stuck_score(validations: Sequence[dict[str, float]]) -> str:
-    """Say once that the score has not moved while the loss fell, and what that means."""
-    if len(validations) != FEW:
-        return ""
+    """Say that the score has not moved while the loss fell, and what that means; "" if it has."""
     name = next(iter(validations[0]))
     first, last = validations[0]["loss"], validations[-1]["loss"]
     if name == "loss" or len({scores[name] for scores in validations}) > 1 or last >= first:

@@ -139,7 +139,7 @@ class Missing(Score):
         (Multiplicative(D, D), "Multiplicative compares other widths than the 6 of a head"),
         (
             Missing(),
-            r"Missing gives \(1, 1, 2\) for 2 queries and 3 keys; a score is \(B, H, Q, K\)",
+            r"Missing gives \(1, 4, 2\) for 2 queries and 3 keys; a score is \(B, H, Q, K\)",
         ),
     ],
     ids=["name", "number", "class", "width", "shape"],
@@ -147,6 +147,25 @@ class Missing(Score):
 def test_what_is_no_score_between_queries_and_keys_is_refused(score: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         Attention(D, H, score=score)
+
+
+class Warm(Score):
+    """A score with a temperature of its own for each head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.warmth = nn.Parameter(torch.rand(H, 1, 1))
+
+    def query(self, query: Tensor) -> Tensor:
+        return query * self.warmth
+
+
+def test_a_score_may_have_a_parameter_for_each_head() -> None:
+    layer, x = Attention(D, H, score=Warm()), torch.randn(B, T, D)
+    work = layer.work(Causal(), Pairs(B, H, line(T), line(T)), x)
+    assert layer(x, plan("sdpa", work)).shape == x.shape
+    with pytest.raises(ValueError, match=r"Warm compares other widths .*: The size of tensor a"):
+        Attention(D, 2, score=Warm())
 
 
 @pytest.mark.parametrize("tokens", [512, 513])

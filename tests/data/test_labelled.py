@@ -2,7 +2,9 @@
 
 import gzip
 import json
+import os
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -234,6 +236,16 @@ def test_words_and_parts_of_speech_of_a_conllu_file(tmp_path: Path) -> None:
         ValueError, match=r"c.conllu:12: 10 columns as in the first line were asked"
     ):
         [*read_tagged(path)]
+
+
+def test_tagged_words_come_through_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    text = "".join(f"word{i}\tO\n\n" for i in range(5000))
+    writer = Thread(target=pipe.write_text, args=(text,))
+    writer.start()
+    assert len([*read_tagged(pipe)]) == 5000
+    writer.join()
 
 
 def test_words_and_tags_of_records(tmp_path: Path) -> None:

@@ -9,6 +9,9 @@ import torch
 from writers import translator
 
 from manyheads import Bounds, CachedStep, Decoder, Hypothesis, Sampling, Tokens, line, sample
+from manyheads.attention.intervals import Verdict
+from manyheads.attention.patterns import Causal, Pattern
+from manyheads.attention.places import Pair
 from manyheads.decoding import sample as plain
 from manyheads.decoding.cuda_graph import (
     TRITON,
@@ -188,8 +191,19 @@ def test_nothing_is_written_once_all_have_stopped() -> None:
     assert int(recorder.count) == 2
 
 
-def test_a_compiled_step_writes_the_same() -> None:
+class Near(Pattern):
+    """A pattern of one's own."""
+
+    reach: int
+
+    def allows(self, pair: Pair) -> Verdict:
+        return pair.q.order - pair.k.order < self.reach
+
+
+@pytest.mark.parametrize("own", [None, Causal() & Near(4)], ids=["causal", "own"])
+def test_a_compiled_step_writes_the_same(own: Pattern | None) -> None:
     network = writer(replace(NETWORK, depth=1))
+    network.stack.patterns = network.stack.patterns if own is None else (own,)
     recorder = CudaGraphDecoder(network, 5, 30, compile={"backend": "eager"})
     wanted = sample(CachedStep(network), prompts(), BOUNDS)
     assert recorder.sample(prompts(), BOUNDS) == wanted

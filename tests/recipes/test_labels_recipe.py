@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from manyheads.config import read, write
+from manyheads.data.labelled import Columns
 from manyheads.modules.config import TransformerConfig
 from manyheads.tasks.classification.corpus import gather
 from manyheads.tasks.classification.settings import (
@@ -202,3 +203,10 @@ def test_a_first_line_of_other_names_is_not_learned_as_a_class(tmp_path: Path) -
     path.write_text("a film of old,good\n" + rows, encoding="utf-8")
     train, valid = held(path)
     assert (len(train), len(valid), {*train}) == (19, 2, {"bad", "good"})
+    rare = f"hello,greeting\n{rows}a comedy,comedy\n"
+    path.write_text(rare, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"films.csv:1: no other line has the label 'greeting'"):
+        held(path)
+    data = LabelledData(path, columns=Columns("1", "2"))  # by number: no line names them
+    gathered = gather(ClassificationRecipe.choose("classification", data, 99))
+    assert len(gathered.train) + len(gathered.valid) == 22

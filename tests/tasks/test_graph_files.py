@@ -307,11 +307,24 @@ def test_a_target_that_is_neither_value_nor_gap_is_refused_where_it_is(
     molecules.write_text(f"smiles\ty\nC\t1.5\nCC\tnan\nCCC\t{cell}\n")
     with pytest.raises(ValueError, match=f"molecules.tsv:4: {sentence}"):
         read_molecules(molecules, "smiles", ["y"], LeftOut())
-    nodes.write_text(f"id\ty\na\t\nb\t{cell}\n")
+    nodes.write_text(f"id\ty\na\t0.5\nb\t{cell}\n")
     with pytest.raises(ValueError, match=f"nodes.tsv:3: {sentence}"):
         read_node_rows(nodes, "y")
-    with pytest.raises(ValueError, match=sentence):
-        graph_of({**WATER, "targets": {"y": cell}}, ["y"])
+
+
+def test_classes_may_have_the_names_of_gaps_and_commas(tmp_path: Path) -> None:
+    nodes = tmp_path / "nodes.tsv"
+    nodes.write_text("id\tparts\ty\na\t1,2\tNA\nb\t2,3\tEU\nc\t3\t1,2\nd\t3\tNa\n")
+    rows = [*read_node_rows(nodes, "y").values()]
+    assert [row["y"] for row in rows] == ["NA", "EU", "1,2", "Na"]
+    assert [row["parts"] for row in rows] == ["1,2", "2,3", "3", "3"]
+
+
+def test_columns_that_are_not_read_may_share_a_name(tmp_path: Path) -> None:
+    pytest.importorskip("rdkit", reason="molecules are read by RDKit")
+    path = tmp_path / "molecules.csv"
+    path.write_text("smiles,y,note,note\nC,1.5,a,b\n")
+    assert len(read_molecules(path, "smiles", ["y"], LeftOut())) == 1
 
 
 def test_words_among_numbers_make_no_classes_of_them() -> None:

@@ -39,7 +39,7 @@ def test_images_of_0_and_1_in_the_place_of_bytes_are_refused(tmp_path: Path) -> 
     np.savez(path, images=marks.astype(np.uint8))
     recipe = ImageRecipe("image", ImageData((path,)))
     with pytest.raises(
-        ValueError, match="all images are as good as black: values go from 0 to 255"
+        ValueError, match="all images are as good as black: pixels go from 0 to 255"
     ):
         ImageTask.gather(recipe)
     np.savez(path, images=(255 * marks).astype(np.uint8))
@@ -50,6 +50,9 @@ def test_names_of_an_npz_are_text_and_other_arrays_are_named(tmp_path: Path) -> 
     path, images = tmp_path / "some.npz", np.zeros((2, 4, 4), np.uint8)
     np.savez(path, images=images, labels=np.char.encode(["Bär", "cat"], "utf-8"))
     assert read_pictures([path]).labels == ["Bär", "cat"]
+    np.savez(path, images=images, labels=np.array([b"a\xff", b"b"]))
+    with pytest.raises(ValueError, match=r"some.npz: labels are texts in UTF-8 or numbers"):
+        read_pictures([path])
     np.savez(path, x=images, y=images)
     with pytest.raises(ValueError, match="has no array called images; there are x, y"):
         read_pictures([path])

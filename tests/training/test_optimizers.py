@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from counted import OFTEN, weighing
+from counted import OFTEN, Weighing, trainer_of, weighing
 from small import SAME, begun, contents, recipe_in
 from torch import nn
 
@@ -158,6 +158,26 @@ def test_an_optimizer_that_begins_by_itself_goes_on_as_if_never_stopped(
     assert [name for name in SAME if ours[name] != theirs[name]] == []
 
 
+class Idle(Weighing):
+    """A job with a weight that never has a gradient."""
+
+    def network(self) -> nn.Module:
+        network = super().network()
+        network.register_parameter("idle", nn.Parameter(torch.ones(2)))
+        return network
+
+
+def test_a_weight_without_a_gradient_keeps_no_run_from_going_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(
+        OPTIMIZERS, "own", lambda one, _: [torch.optim.SGD(one.parameters(), 0.1, momentum=0.9)]
+    )
+    training, run = replace(OFTEN, optimizer="own"), Run(tmp_path)
+    assert not trainer_of(Idle(), training, run).fit(lambda: True)
+    assert trainer_of(Idle(), training, run).fit()
+
+
 class Counting(torch.optim.SGD):
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         super().step(closure)
@@ -169,8 +189,11 @@ class Counting(torch.optim.SGD):
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (torch.optim.AdamW, "'own' makes a list of optimizers, as in .*, a AdamW came"),
-        (lambda weights: [Counting(weights)], "'own' keeps 'seen' as 1, and a checkpoint holds te"),
+        (torch.optim.AdamW, "'own' makes a list of optimizers, as in .*, got AdamW"),
+        (
+            lambda weights: [Counting(weights)],
+            "Counting keeps 'seen' as 1, and a checkpoint holds te",
+        ),
     ],
     ids=["one", "number"],
 )

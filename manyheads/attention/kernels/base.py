@@ -154,7 +154,7 @@ class Plan:
         if not score.features <= self.work.features:
             told = ", ".join(sorted(score.features))
             raise ValueError(
-                f"the plan was told of no {told} and a {type(score).__name__} came; "
+                f"the plan was told of no {told} and {type(score).__name__} came; "
                 "Work(features=score.features) tells it"
             )
         return self.kernel(query, key, value, self, Scoring(score, biases, dropout))

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from manyheads.attention.biases import ContentBias, Feature, look_up
-from manyheads.attention.evaluate import evaluate, knows_blocks, simplify
+from manyheads.attention.evaluate import evaluate, simplify
 from manyheads.attention.intervals import Truth, pool_runs
 from manyheads.attention.kernels.base import (
     Plain,
@@ -46,7 +46,7 @@ class Flex:
             return "there are no pairs to attend"
         if isinstance(getattr(work.pairs.queries, "hops", None), PairTable):
             return "it reads no list of edges"
-        if held := find_unhashable(work.pattern):
+        if not is_builtin(work.pattern) and (held := find_unhashable(work.pattern)):
             return f"it reads patterns of numbers, tuples, lists and tensors, not of a {held}"
         able: set[Feature] = {"distance bias", "content bias"}
         if work.device.type != "cpu":
@@ -133,8 +133,10 @@ def block_truth(pattern: Pattern, pairs: Pairs, size: int) -> Truth:
     It uses intervals and visits no pairs. A user's own pattern may use what intervals do not have
     (`%`, a table look-up): then every pair is evaluated, a row of blocks at a time.
     """
+    # A compiled pass cannot catch what a pattern of one's own raises here.
+    asked = not torch.compiler.is_compiling() or is_builtin(pattern)
     try:
-        truth = pattern.allows(pairs.blockwise(size, size)) if knows_blocks(pattern) else None
+        truth = pattern.allows(pairs.blockwise(size, size)) if asked else None
     except (TypeError, AttributeError, LookupError, NotImplementedError):
         truth = None
     if not isinstance(truth, Truth):

@@ -71,7 +71,7 @@ def gather(recipe: ClassificationRecipe) -> LabelledCorpus:
     if all(map(is_blank, train)):
         raise ValueError(f"{source}: all texts are empty; the name of another column would do")
     if recipe.task == "classification" and kind_of(source) in ROWS:
-        refuse_names(train, source)
+        refuse_names(train, source, data.columns)
     if data.valid_data is not None:
         valid = read_examples(recipe.task, data.valid_data, data.columns)
         return LabelledCorpus(train, valid, source, data.valid_data)
@@ -98,14 +98,15 @@ def is_blank(example: LabelledExample) -> bool:
     return not "".join(example.texts).strip()
 
 
-def refuse_names(examples: Sequence[LabelledExample], source: Path) -> None:
+def refuse_names(examples: Sequence[LabelledExample], source: Path, columns: Columns) -> None:
     """Refuse a first line that looks like column names: its label is met only once, and no other
-    one is, or its text is one word and most others are not.
+    one is; or, unless columns are given by number, its text is one word and most others are not.
     """
     first, often = examples[0], Counter(label for one in examples for label in one.tags)
     alone = [label for label in often if often[label] == 1]
     words = sum(len(one.texts[0].split()) > 1 for one in examples) > len(examples) / 2
-    short = words and len(first.texts[0].split()) == 1
+    numbered = (columns.text + columns.label).isdigit()
+    short = words and len(first.texts[0].split()) == 1 and not numbered
     if first.line == 1 and first.tags[0] in alone and (alone == first.tags or short):
         text, (label,) = first.texts[0], first.tags
         raise ValueError(

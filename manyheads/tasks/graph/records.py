@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.data.sources import read_records
-from manyheads.tasks.graph.cells import read_cell, read_target
 from manyheads.tasks.graph.schema import RawGraph
-from manyheads.tasks.graph.sources import parse_smiles, refuse_two_labels
+from manyheads.tasks.graph.sources import parse_smiles, read_cell, refuse_two_labels
 from manyheads.training.files import write_text
 
 FIELDS = ("nodes", "edges", "targets", "name")
@@ -80,7 +79,7 @@ def graph_of(record: Mapping[str, Any], targets: Sequence[str] = ()) -> RawGraph
         raise ValueError(f'"edges" is a list such as [[0, 1, "single"]], got {joined!r}')
     edges = [edge_of(edge, size) for edge in joined]
     refuse_two_labels(edges, range(size))
-    cells = [read_target(name, text_of(known[name])) for name in targets]
+    cells = [read_cell(text_of(known[name])) for name in targets]
     return RawGraph(columns, edges, cells, str(record.get("name", "")))
 
 

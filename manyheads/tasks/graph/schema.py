@@ -21,7 +21,7 @@ from manyheads.training.files import write_text
 Array = NDArray[Any]
 SEVERAL = 0.5  # a column with a larger share of cells of several words is one of words
 FEW_VALUES = 20  # whole numbers with at most this many values are categories
-MOSTLY = 0.5  # if more than this share of a target's values are numbers, others are mistakes
+MOSTLY = 0.5  # if more than this share of a target's different values are numbers, all should be
 SHOWN = 10  # labels that an error lists
 
 
@@ -211,7 +211,7 @@ def refuse_weights(labels: Sequence[str]) -> None:
     if parts and len(labels) > FEW_VALUES and are_numbers(labels):
         raise ValueError(
             f"edges have {len(labels)} labels, which are numbers such as {parts[0]}; a label is "
-            "one of a few kinds: edges without labels, or with rounded ones, would do"
+            "one of a few kinds: leave the labels out, or round them to a few"
         )
 
 

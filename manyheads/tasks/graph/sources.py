@@ -12,11 +12,11 @@ from typing import Any
 
 from manyheads.data.labelled import ROWS, check_width
 from manyheads.data.sources import kind_of
-from manyheads.tasks.graph.cells import MISSING, describe_odd, read_cell, read_target
-from manyheads.tasks.graph.schema import RawGraph, are_numbers, is_number
+from manyheads.tasks.graph.schema import FEW_VALUES, RawGraph, are_numbers, is_number
 
 SEPARATOR = re.compile(r"[,;|\s]")
 SHOWN = 3  # examples for each reason
+MISSING = {"na", "n/a", "#n/a", "null"}  # what other programs write for a missing value
 
 ATOMS = {
     "atom": lambda atom: atom.GetSymbol(),
@@ -59,11 +59,16 @@ def read_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         yield number, [cell.strip() for cell in (row if head[0].strip() else row[1:])]
 
 
-def read_table(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield (line number, {column: cell}), with the names from the header."""
+def read_table(path: Path, wanted: Sequence[str] = ()) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield (line number, {column: cell}), with the names from the header; each of those that are
+    `wanted`, by default all, is there once.
+    """
     rows = read_rows(path)
     _, head = next(rows, (0, []))
-    if twice := next((name for name, n in Counter(head).items() if name and n > 1), None):
+    for name in wanted:
+        require_column(path, name, head)
+    counted = Counter(name for name in head if name and (not wanted or name in wanted))
+    if twice := next((name for name, n in counted.items() if n > 1), None):
         raise ValueError(f"{path} has two columns {twice!r}; each has a name of its own")
     for number, row in rows:
         yield number, {name: cell for name, cell in zip(head, row, strict=True) if name}
@@ -73,10 +78,11 @@ def read_molecules(
     path: Path, smiles: str, targets: Sequence[str], left_out: LeftOut
 ) -> list[RawGraph]:
     found = []
-    for number, row in read_table(path):
-        for name in (smiles, *targets):
-            require_column(path, name, [*row])
-        cells = [read_target_at(path, number, name, row[name]) for name in targets]
+    table = [*read_table(path, (smiles, *targets))]
+    for name in targets:
+        refuse_odd_numbers(path, name, {number: row[name] for number, row in table})
+    for number, row in table:
+        cells = [read_cell(row[name]) for name in targets]
         try:
             found.append(replace(parse_smiles(row[smiles]), targets=cells))
         except ValueError as error:
@@ -84,13 +90,6 @@ def read_molecules(
     if not found:
         raise ValueError(f"{path} has no molecule that can be read")
     return found
-
-
-def read_target_at(path: Path, number: int, name: str, cell: str) -> str:
-    try:
-        return read_target(name, cell)
-    except ValueError as error:
-        raise ValueError(f"{path}:{number}: {error}") from None
 
 
 def parse_smiles(text: str) -> RawGraph:
@@ -165,12 +164,10 @@ def read_node_rows(path: Path, target: str) -> dict[str, dict[str, str]]:
     if target == key:
         raise ValueError(f"{path}: the first column, {key!r}, names the nodes and is no target")
     for name in others:
-        if name != target:
-            refuse_odd_numbers(path, name, {number: row[name] for number, row in table})
+        refuse_odd_numbers(path, name, {number: row[name] for number, row in table})
     rows = [
         {name: read_cell(cell) if name in others else cell for name, cell in row.items()}
-        | {target: read_target_at(path, number, target, row[target])}
-        for number, row in table
+        for _, row in table
     ]
     named = {row[key]: row for row in rows}
     if len(named) < len(rows):
@@ -180,11 +177,24 @@ def read_node_rows(path: Path, target: str) -> dict[str, dict[str, str]]:
 
 def refuse_odd_numbers(path: Path, name: str, cells: dict[int, str]) -> None:
     """Raise if words for a missing value, or decimal commas, make categories of numbers."""
-    given = [read_cell(cell) for cell in cells.values() if cell.lower() not in MISSING]
-    if are_numbers([cell.replace(",", ".") for cell in given]):
+    given = {read_cell(cell) for cell in cells.values() if cell.lower() not in MISSING}
+    if not are_numbers([cell.replace(",", ".") for cell in given]):
+        return
+    if are_numbers([*given]) or any("." in cell for cell in given) or len(given) > FEW_VALUES:
         for number, cell in cells.items():
             if read_cell(cell) and not is_number(cell):
                 raise ValueError(f"{path}:{number}: {describe_odd(name, cell)}")
+
+
+def read_cell(cell: str) -> str:
+    """ "nan" -> "" """
+    return "" if cell.lower() == "nan" else cell
+
+
+def describe_odd(name: str, cell: str) -> str:
+    if "," in cell:
+        return f"{name} is {cell!r}; a number is written with a point, as 3.14, and without commas"
+    return f"{name} is {cell!r}; an empty cell, or nan, is a missing value"
 
 
 def read_edges(path: Path, number: dict[str, int]) -> Iterator[tuple[int, int, str]]:

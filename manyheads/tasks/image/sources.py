@@ -99,6 +99,13 @@ def read_folder(
             left_out.setdefault(str(error).partition(": ")[2], []).append("/".join(parts))
 
 
+def decode_labels(path: Path, labels: Any) -> Any:
+    try:
+        return np.char.decode(labels, "utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: labels are texts in UTF-8 or numbers") from None
+
+
 def read_arrays(path: Path) -> Iterator[tuple[str, Bytes, str]]:
     """Yield images of an .npz: bytes `images` (N, H, W) or (N, H, W, C), maybe `labels` (N,)."""
     try:
@@ -121,7 +128,7 @@ def read_arrays(path: Path) -> Iterator[tuple[str, Bytes, str]]:
         )
     labels = arrays.get("labels")
     if labels is not None and labels.dtype.kind == "S":
-        labels = np.char.decode(labels, "utf-8")
+        labels = decode_labels(path, labels)
     if labels is not None and labels.shape != images.shape[:1]:
         raise ValueError(f"{path} has {len(images)} images and labels of {labels.shape}")
     images = images if images.ndim == 4 else images[..., None]
@@ -253,8 +260,8 @@ def refuse_darkness(pixels: Bytes) -> None:
     """Raise if images of 0 and 1 were given in the place of bytes."""
     if pixels.max() == 1:
         raise ValueError(
-            "all images are as good as black: values go from 0 to 255, and these are 0 and 1; 255 "
-            "times as much would do"
+            "all images are as good as black: pixels go from 0 to 255, and all of these are 0 or "
+            "1; multiply them by 255"
         )
 
 

@@ -93,7 +93,9 @@ def gather(kind: Kind, data: PairData, seed: int = 0) -> PairCorpus:
             "every answer stands in its text: `manyheads train pointing` learns to find it there, "
             "from far fewer questions"
         )
-    report.remarks += tell_copies(train)
+    copies = sum(one.source.strip() == one.target.strip() for one in train)
+    if 2 * copies > len(train):
+        report.remarks.append(f"{copies:,} of {len(train):,} targets are copies of their sources")
     for path in (data.pairs, data.valid_pairs):
         report.remarks += tell_unread_columns(path)
     if given:
@@ -271,13 +273,6 @@ def tell_unread_columns(path: Path | None) -> Iterator[str]:
     count = next((line.count("\t") + 1 for line in read_lines(path)), 0)
     if count > 2:
         yield f"{path} has {count} columns: 1 is read, 2 is written, the rest is left"
-
-
-def tell_copies(pairs: Sequence[Example]) -> Iterator[str]:
-    """Yield a remark if most targets are copies of their sources."""
-    count = sum(one.source.strip() == one.target.strip() for one in pairs)
-    if 2 * count > len(pairs):
-        yield f"{count:,} of {len(pairs):,} targets are copies of their sources"
 
 
 def tell_swapped(train: Sequence[Example], valid: Sequence[Example]) -> Iterator[str]:

@@ -62,8 +62,13 @@ def write_targets(
         drafter = None
     if isinstance(network, ParallelNetwork):
         network.refuse(how, any(map(len, prefixes)))
-    else:
-        refuse_parallel(how)
+    elif other := [
+        x for x in ("passes", "lengths") if getattr(how, x) != getattr(DecodingConfig, x)
+    ]:
+        raise ValueError(
+            f"{other[0]} are for a model that writes in parallel (mask-predict), this one writes "
+            "token by token; leave it out"
+        )
 
     several = network.candidates(how) if isinstance(network, ParallelNetwork) else how.beam
 
@@ -140,15 +145,6 @@ def read_source(network: EncoderDecoder, read: Tokens) -> Memory:
     if read.ids.device.type in RECORDED_ON and not isinstance(network, ParallelNetwork):
         return encode_one(network, read)
     return network.encode(read)
-
-
-def refuse_parallel(how: DecodingConfig) -> None:
-    for name in ("passes", "lengths"):
-        if getattr(how, name) != getattr(DecodingConfig, name):
-            raise ValueError(
-                f"{name} are for a model that writes in parallel (mask-predict), this one writes "
-                "token by token; leave it out"
-            )
 
 
 def make_step(
