@@ -110,7 +110,7 @@ def fine(outputs, references):
     [
         (
             "share",
-            r"the metric 'share' returns a float; a metric returns a Measured, which percent",
+            r"the metric 'share' returns float; a metric returns a Measured, which percent",
         ),
         ("one", "the metric 'one' returns counts of 1 examples for 3 outputs; each output has its"),
     ],

@@ -65,7 +65,7 @@ def read_table(path: Path, wanted: Sequence[str] = ()) -> Iterator[tuple[int, di
     """
     rows = read_rows(path)
     _, head = next(rows, (0, []))
-    for name in wanted:
+    for name in wanted if head else ():  # an empty file has no columns, and no rows
         require_column(path, name, head)
     counted = Counter(name for name in head if name and (not wanted or name in wanted))
     if twice := next((name for name, n in counted.items() if n > 1), None):
