@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 import typer
+from typer.testing import CliRunner
 
 from manyheads.cli.app import app, main
 from manyheads.devices import use_threads
@@ -31,6 +32,27 @@ def test_help_answers_without_loading_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", [*VERBS, "compare decoders", "resume", "export"])
+def test_help_joins_the_lines_of_a_paragraph(name: str) -> None:
+    result = CliRunner(env={"COLUMNS": "300"}).invoke(app, [*name.split(), "--help"])
+    assert result.exit_code == 0, result.output
+    about, _, examples = result.output.partition("╭")
+    lines = [line.strip() for line in about.splitlines() if line.strip()][1:]
+    assert all(line.endswith((".", ":")) for line in lines), lines
+    assert "Example: manyheads" in examples
+
+
+def test_help_without_a_model_says_which_models_each_paragraph_is_for() -> None:
+    output = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["evaluate", "--help"]).output
+    about, _, examples = output.partition("╭")
+    lines = [line.strip() for line in about.splitlines() if line.strip()]
+    assert lines[1] == VERBS["evaluate"]
+    assert all(line.startswith("For ") for line in lines[2:])
+    assert any(line.startswith("For language: ") for line in lines)
+    shown = [line.strip() for line in examples.splitlines() if "Example:" in line]
+    assert len(shown) == len(set(shown)) > 3
 
 
 def test_translating_loads_no_other_task_and_nothing_that_trains() -> None:

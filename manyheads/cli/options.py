@@ -103,7 +103,10 @@ def wrap_command(function: Callable[..., None]) -> Callable[..., None]:
 
 def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> None:
     """Add a command with its docstring as help; the examples come last, below the options."""
-    parts = inspect.cleandoc(function.__doc__ or "").split("\n\n")
+    # Typer would keep the line breaks of all paragraphs but the first.
+    parts = [
+        " ".join(one.split()) for one in inspect.cleandoc(function.__doc__ or "").split("\n\n")
+    ]
     examples = [one for one in parts if one.startswith(EXAMPLES)]
     app.command(
         name,

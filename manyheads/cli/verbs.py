@@ -21,7 +21,7 @@ from manyheads.cli.options import (
 )
 from manyheads.data.packed import SUFFIX, read_packed
 from manyheads.tasks.recipe import Options, Verb
-from manyheads.tasks.table import MODELS, find_object, find_recipe, task_names
+from manyheads.tasks.table import MODELS, VERBS, find_object, find_recipe, task_names
 from manyheads.tasks.verbs import VERBS as PLAIN
 
 
@@ -126,10 +126,21 @@ def make_help_run(name: str) -> Callable[..., None]:
             alone = len(whose[one.name]) < sum(map(len, tasks.values()))
             panel = f"For {', '.join(whose[one.name])}" if alone else ""
             made.setdefault(one.name, option_of(verb.options, one, panel))
-    about = "\n\n".join(cleandoc(verb.options.__doc__ or "") for verb in tasks)
+    about = cleandoc(next(iter(tasks)).options.__doc__ or "")
     if len(tasks) > 1:
-        about += f"\n\nThen: manyheads {name} --model MODEL --help, for what that model has"
+        told = [describe_verb(verb, those) for verb, those in tasks.items()]
+        parts = [VERBS[name], *(about for about, _ in told), *(x for _, some in told for x in some)]
+        parts += [f"Then: manyheads {name} --model MODEL --help, for what that model has"]
+        about = "\n\n".join(dict.fromkeys(parts))
     return add_model_options(lambda **_: None, name, about, [*made.values()])
+
+
+def describe_verb(verb: Verb, tasks: Sequence[str]) -> tuple[str, list[str]]:
+    """Return what the command does for models of these tasks, and its first example."""
+    parts = cleandoc(verb.options.__doc__ or "").split("\n\n")
+    examples = [one for one in parts if one.startswith("Example: ")]
+    about = " ".join(one for one in parts if one not in examples)
+    return f"For {', '.join(tasks)}: {about}", examples[:1]
 
 
 def tasks_with(name: str) -> Iterator[tuple[str, Verb]]:
