@@ -134,8 +134,16 @@ TOY = [
     "training.tokens_per_batch=4096",
     "training.steps=4",
 ]
+# As in the paper, a token is a channel of a pixel and a row of an image has 96 of them: then 64
+# tokens of memory do not reach the pixel above, and 256 do. Three times the steps see as many images.
+CHANNELS = [
+    "network.head=categorical",
+    "training.steps=2100",
+    "training.validate_every=1050",
+]
 LOCAL_1D = {
-    f"local 1D, memory {m}": [f"network.pattern=Blocks({m}, {m})"] for m in (8, 16, 64, 256)
+    f"local 1D, memory {m}": [f"network.pattern=Blocks({m}, {m})", *CHANNELS]
+    for m in (8, 16, 64, 256)
 }
 LOCAL_2D = {
     "all that was drawn": [],
