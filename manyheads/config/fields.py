@@ -89,8 +89,6 @@ def describe_kind(kind: Any) -> str:
         return f"a list, each {describe_kind(inner[0])}"
     if origin is tuple:
         return f"a list of {len(inner)}"
-    if origin is dict:
-        return f"a mapping, each {describe_kind(inner[1])}"
     if dataclasses.is_dataclass(kind):
         return f"a group of {', '.join(field.name for field in dataclasses.fields(kind))}"
     raise TypeError(f"settings are not read as {kind}")
@@ -100,7 +98,7 @@ def node_kind_of(kind: Any) -> type:
     """Return the class of the node that holds this kind."""
     if get_origin(kind) is tuple:
         return Items
-    return Group if get_origin(kind) is dict or dataclasses.is_dataclass(kind) else Scalar
+    return Group if dataclasses.is_dataclass(kind) else Scalar
 
 
 class SettingsReader:
@@ -139,8 +137,6 @@ class SettingsReader:
             return self.read_union(kind, node, path, default)
         if get_origin(kind) is tuple:
             return self.read_items(kind, node, path)
-        if get_origin(kind) is dict:
-            return self.read_table(kind, node, path)
         found = read_scalar(kind, node) if isinstance(node, Scalar) else BAD
         if found is not BAD:
             return found
@@ -243,18 +239,6 @@ class SettingsReader:
         ]
         return BAD if BAD in values else tuple(values)
 
-    def read_table(self, kind: Any, node: Node, path: str) -> Any:
-        if not isinstance(node, Group):
-            return self.refuse_kind(kind, node, path)
-        key, item = get_args(kind)
-        if key is not str:
-            raise TypeError(f"{path}: the names in a dict are str, got {kind}")
-        values = {
-            name: self.read_value(item, child, f"{path}.{name}")
-            for name, (_, child) in node.entries.items()
-        }
-        return BAD if BAD in values.values() else values
-
 
 TAG = "kind"  # the field that tells the groups of a union apart
 
@@ -286,8 +270,6 @@ def default_of(field: dataclasses.Field[Any], group: object) -> Any:
     """Return the default of the group where there is one, else the field's; BAD if it has none."""
     if dataclasses.is_dataclass(group) and hasattr(group, field.name):
         return getattr(group, field.name)
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
     return BAD if field.default is dataclasses.MISSING else field.default
 
 
@@ -373,14 +355,13 @@ def read_part(
     return None if value is BAD else value
 
 
-def write(value: object, note: str = "") -> str:
-    """Write settings as YAML that reads back as the same value, below the note as a comment."""
-    comment = "".join(f"# {line}".rstrip() + "\n" for line in note.splitlines())
+def write(value: object) -> str:
+    """Write settings as YAML that reads back as the same value."""
     # No line is folded: a value stays on the line of its name.
-    text = yaml.serialize(
+    text: str = yaml.serialize(
         to_node(value), Dumper=yaml.BaseDumper, allow_unicode=True, width=sys.maxsize
     )
-    return comment + text
+    return text
 
 
 def write_inline(value: object) -> str:
@@ -390,14 +371,11 @@ def write_inline(value: object) -> str:
 
 def to_node(value: object) -> yaml.Node:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        named = {
-            field.name: getattr(value, field.name)
+        pairs = [
+            (to_node(field.name), to_node(getattr(value, field.name)))
             for field in dataclasses.fields(value)
             if field.init
-        }
-        return to_node(named)
-    if isinstance(value, dict):
-        pairs = [(to_node(name), to_node(item)) for name, item in value.items()]
+        ]
         return yaml.MappingNode(GROUP, pairs, flow_style=False)
     if isinstance(value, tuple):
         nodes = [to_node(item) for item in value]
