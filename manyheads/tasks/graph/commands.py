@@ -19,6 +19,7 @@ from manyheads.tasks.graph.inspection import count_hops
 from manyheads.tasks.graph.picture import GraphPicture, place_nodes
 from manyheads.tasks.graph.records import parse_graph
 from manyheads.tasks.graph.verbs import LookGraphOptions
+from manyheads.tasks.inspection import choose_numbers
 from manyheads.tasks.model import Predictor
 from manyheads.tasks.verbs import ExamplesOptions, PredictOptions
 
@@ -113,11 +114,6 @@ def draw_graph(model: Predictor, options: LookGraphOptions) -> GraphPicture:
 
 def choose_weights(weights: Tensor, options: LookGraphOptions) -> Tensor:
     """Choose or average layers and heads: (L, H, T, T) -> (T, T)"""
-    for name, asked, count in zip(
-        ("layer", "head"), (options.layer, options.head), weights.shape[:2], strict=True
-    ):
-        if asked is not None and not 0 <= asked < count:
-            raise ValueError(f"{name}s are numbered 0 to {count - 1}, {asked} was asked for")
-    layers = slice(None) if options.layer is None else [options.layer]
-    heads = slice(None) if options.head is None else [options.head]
+    layers = choose_numbers("layer", options.layer, weights.shape[0])
+    heads = choose_numbers("head", options.head, weights.shape[1])
     return weights[layers][:, heads].mean((0, 1))
