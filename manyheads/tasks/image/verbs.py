@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
 
 from manyheads.config.declare import setting
 from manyheads.decoding.config import Sampling
@@ -50,15 +49,13 @@ class DrawOptions(ImageSampling, Options):
     out: Path | None = setting(None, "The .png file to write.")
     gif: Path | None = setting(None, "A .gif file that shows how the images are drawn.")
 
-    @classmethod
-    def of(cls, **typed: Any) -> Self:
-        asked = cls(**typed)
-        if asked.gif is not None:
-            refuse_unwritable("--gif", asked.gif, ".gif")
-        if asked.out is None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.gif is not None:
+            refuse_unwritable("--gif", self.gif, ".gif")
+        if self.out is None:
             raise ValueError("images are drawn into a file: --out sheet.png")
-        refuse_unwritable("--out", asked.out, ".png")
-        return asked
+        refuse_unwritable("--out", self.out, ".png")
 
 
 @dataclass(frozen=True)
@@ -160,15 +157,12 @@ class CompressOptions(Options):
     files: tuple[Path, ...] = setting((), "Folders of images, .npz or IDX files.", argument="FILES")
     out: Path | None = setting(None, "The .mh file to write.")
 
-    @classmethod
-    def of(cls, **typed: Any) -> Self:
-        asked = cls(**typed)
-        if not asked.files:
+    def __post_init__(self) -> None:
+        if not self.files:
             raise ValueError("what is to be compressed? a folder of images would do")
-        if asked.out is None or asked.out.suffix != ".mh":
+        if self.out is None or self.out.suffix != ".mh":
             raise ValueError("compressed images are written to a .mh file: --out images.mh")
-        refuse_unwritable("--out", asked.out)
-        return asked
+        refuse_unwritable("--out", self.out)
 
 
 @dataclass(frozen=True)
@@ -181,20 +175,17 @@ class DecompressOptions(Options):
     file: tuple[Path, ...] = setting((), "The .mh file that `compress` wrote.", argument="FILE")
     out: Path | None = setting(None, "A folder for the images, or an .npz.")
 
-    @classmethod
-    def of(cls, **typed: Any) -> Self:
-        asked = cls(**typed)
-        if len(asked.file) != 1:
-            raise ValueError(f"one file is decompressed at a time, got {len(asked.file)}")
-        if asked.out is None:
+    def __post_init__(self) -> None:
+        if len(self.file) != 1:
+            raise ValueError(f"one file is decompressed at a time, got {len(self.file)}")
+        if self.out is None:
             raise ValueError("images need a folder: --out folder/")
-        if asked.out.suffix == ".npz":
-            refuse_unwritable("--out", asked.out)
-        elif asked.out.suffix.lower() == ".png" and not asked.out.is_dir():
-            raise ValueError(f"images need a folder or an .npz: --out folder/, got {asked.out}")
+        if self.out.suffix == ".npz":
+            refuse_unwritable("--out", self.out)
+        elif self.out.suffix.lower() == ".png" and not self.out.is_dir():
+            raise ValueError(f"images need a folder or an .npz: --out folder/, got {self.out}")
         else:
-            refuse_no_folder("--out", asked.out)
-        return asked
+            refuse_no_folder("--out", self.out)
 
 
 COMMANDS = "manyheads.tasks.image.commands"

@@ -61,11 +61,9 @@ class ScoreOptions(Options):
         flag="--json",
     )
 
-    @classmethod
-    def of(cls, **typed: Any) -> Self:
-        if typed.get("texts") and typed.get("lines"):
+    def __post_init__(self) -> None:
+        if self.texts and self.lines:
             raise ValueError("--lines is of stdin, and texts were typed; leave out one of them")
-        return cls(**typed)
 
 
 @dataclass(frozen=True)
@@ -95,15 +93,12 @@ class CompressTextOptions(Options):
     files: tuple[Path, ...] = setting((), "The text file.", argument="FILES")
     out: Path | None = setting(None, "The .mh file to write.")
 
-    @classmethod
-    def of(cls, **typed: Any) -> Self:
-        asked = cls(**typed)
-        if len(asked.files) != 1:
-            raise ValueError(f"one text is compressed at a time, got {len(asked.files)}")
-        if asked.out is None or asked.out.suffix != ".mh":
+    def __post_init__(self) -> None:
+        if len(self.files) != 1:
+            raise ValueError(f"one text is compressed at a time, got {len(self.files)}")
+        if self.out is None or self.out.suffix != ".mh":
             raise ValueError("a compressed text is written to a .mh file: --out book.mh")
-        refuse_unwritable("--out", asked.out, reads=asked.files)
-        return asked
+        refuse_unwritable("--out", self.out, reads=self.files)
 
 
 @dataclass(frozen=True)
@@ -116,13 +111,10 @@ class DecompressTextOptions(Options):
     file: tuple[Path, ...] = setting((), "The .mh file that `compress` wrote.", argument="FILE")
     out: Path | None = setting(None, "The text file to write.")
 
-    @classmethod
-    def of(cls, **typed: Any) -> Self:
-        asked = cls(**typed)
-        if len(asked.file) != 1 or asked.out is None:
+    def __post_init__(self) -> None:
+        if len(self.file) != 1 or self.out is None:
             raise ValueError("one file is decompressed at a time: book.mh --out book.txt")
-        refuse_unwritable("--out", asked.out, reads=asked.file)
-        return asked
+        refuse_unwritable("--out", self.out, reads=self.file)
 
 
 COMMANDS = "manyheads.tasks.language.commands"

@@ -211,15 +211,12 @@ class DecompressMusicOptions(Options):
     file: tuple[Path, ...] = setting((), "The .mh file that `compress` wrote.", argument="FILE")
     out: Path | None = setting(None, "A folder for the MIDI files.")
 
-    @classmethod
-    def of(cls, **typed: Any) -> Self:
-        asked = cls(**typed)
-        if len(asked.file) != 1 or asked.out is None:
+    def __post_init__(self) -> None:
+        if len(self.file) != 1 or self.out is None:
             raise ValueError("one file is decompressed at a time: hymns.mh --out folder/")
-        if asked.out.suffix.lower() in MIDI and not asked.out.is_dir():
-            raise ValueError(f"music is written into a folder: --out folder/, got {asked.out}")
-        refuse_no_folder("--out", asked.out)
-        return asked
+        if self.out.suffix.lower() in MIDI and not self.out.is_dir():
+            raise ValueError(f"music is written into a folder: --out folder/, got {self.out}")
+        refuse_no_folder("--out", self.out)
 
 
 COMMANDS = "manyheads.tasks.music.commands"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
 
 from manyheads.config.declare import setting, with_default
 from manyheads.tasks.recipe import Options, Verb
@@ -33,10 +32,8 @@ class AnswerOptions(Options):
         least=0,
     )
 
-    @classmethod
-    def of(cls, **typed: Any) -> Self:
-        refuse_both_inputs(typed)
-        return cls(**typed)
+    def __post_init__(self) -> None:
+        refuse_both_inputs(self.records, self.texts)
 
 
 @dataclass(frozen=True)

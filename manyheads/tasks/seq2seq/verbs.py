@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
@@ -13,8 +13,8 @@ from manyheads.tasks.recipe import Options, Verb
 from manyheads.tasks.verbs import InspectTextOptions, refuse_unwritable
 
 
-def refuse_both_inputs(typed: Mapping[str, Any]) -> None:
-    if typed.get("records") and typed.get("texts"):
+def refuse_both_inputs(records: bool, texts: Sequence[str]) -> None:
+    if records and texts:
         raise ValueError("--records reads stdin, and texts were given too; one of them is enough")
 
 
@@ -64,7 +64,7 @@ class TranslateOptions(DecodingConfig, Options):
 
     @classmethod
     def of(cls, **typed: Any) -> Self:
-        refuse_both_inputs(typed)
+        refuse_both_inputs(typed.get("records", False), typed.get("texts", ()))
         drawn = typed.get("temperature", 0) != 0
         if drawn and typed.get("nbest", 1) > 1:
             raise ValueError(
