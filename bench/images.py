@@ -37,7 +37,7 @@ import torch.nn.functional as F
 from manyheads.attention.patterns import Blocks, Causal
 from manyheads.attention.places import grid
 from manyheads.attention.positions import Rotary
-from manyheads.data.packed import read_packed, write_packed
+from manyheads.data.packed import write_packed
 from manyheads.decoding.config import Sampling
 from manyheads.learn import Request, fit_into, prepare_run, resolve, resume_run
 from manyheads.models import load
@@ -52,6 +52,7 @@ from manyheads.tasks.image.packing import compress_images, decompress_images, nu
 from manyheads.tasks.image.recorded import ImageRecorder
 from manyheads.tasks.image.sheet import enlarge, make_sheet, save_png
 from manyheads.tasks.image.sources import Pictures, read_pictures
+from manyheads.tasks.packing import open_packed
 from manyheads.training.distributed import join_processes
 from manyheads.training.files import WEIGHTS
 from manyheads.training.run import Run
@@ -332,7 +333,7 @@ def pack_rows(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     began = time.perf_counter()
     head, parts = compress_images(model, pictures, number_names(len(pictures)))
     size, packed = write_packed(asked.run / "test.mh", head, parts), time.perf_counter()
-    again = decompress_images(model, *read_packed(asked.run / "test.mh"))
+    again = decompress_images(model, *open_packed(model, asked.run / "test.mh"))
     ended, values = time.perf_counter(), pictures.pixels.size
     coded = 8 * sum(len(part.data) for part in parts)
     yield {

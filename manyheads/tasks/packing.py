@@ -83,13 +83,8 @@ def describe_machine(model: Model) -> dict[str, Any]:
 
 
 def open_packed(model: Model, path: Path) -> tuple[dict[str, Any], list[PackedPart]]:
-    """Read the header and the parts of a file that this model compressed."""
+    """Read the header and the parts of a file; refuse one that is not of this model and device."""
     head, parts = read_packed(path)
-    refuse_another(model, head)  # the header of another task has other fields
-    return head, parts
-
-
-def refuse_another(model: Model, head: dict[str, Any]) -> None:
     here = describe_machine(model)
     if here["weights"] != head["weights"]:
         raise ValueError(
@@ -102,6 +97,7 @@ def refuse_another(model: Model, head: dict[str, Any]) -> None:
                 f"this was compressed with {what} {head[what]} and comes out with no other, "
                 f"here it is {here[what]}"
             )
+    return head, parts
 
 
 def write_files(files: Mapping[Path, bytes]) -> None:

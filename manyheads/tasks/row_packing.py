@@ -28,7 +28,6 @@ from manyheads.tasks.packing import (
     describe_machine,
     explain_damage,
     map_parts,
-    refuse_another,
 )
 
 LANES = 16  # rows in a batch
@@ -57,7 +56,6 @@ def compress_rows(
 def decompress_rows(
     model: Any, head: dict[str, Any], parts: Sequence[PackedPart], told: Told
 ) -> list[list[int]]:
-    refuse_another(model, head)
     lengths: list[int] = head["lengths"]
     order = sort_rows(lengths)
 
