@@ -14,7 +14,6 @@ from manyheads.data.documents import read_documents
 from manyheads.data.packed import write_packed
 from manyheads.tasks.language.evaluation import evaluate_documents
 from manyheads.tasks.language.model import NOTHING, LanguageModel, Scored
-from manyheads.tasks.language.packing import compress_text, decompress_text
 from manyheads.tasks.language.verbs import (
     CompressTextOptions,
     DecompressTextOptions,
@@ -23,6 +22,7 @@ from manyheads.tasks.language.verbs import (
     ScoreOptions,
 )
 from manyheads.tasks.packing import open_packed
+from manyheads.tasks.row_packing import compress_rows, decompress_rows
 
 AT_ONCE = 64  # texts in a batch
 
@@ -139,10 +139,10 @@ def evaluate_text(model: LanguageModel, options: EvaluateTextOptions) -> None:
 
 def pack_text(model: LanguageModel, options: CompressTextOptions) -> None:
     assert options.out is not None
-    (file,), codec = options.files, model.task.codec
-    text = read_whole(file)
-    with count_amount(len(codec.encode(text)), "tokens", "compressed") as told:
-        head, parts = compress_text(model, text, told)
+    text = read_whole(options.files[0])
+    rows = cut_rows(model, text)
+    with count_amount(sum(map(len, rows)), "tokens", "compressed") as told:
+        head, parts = compress_rows(model, rows, told)
     size, before = write_packed(options.out, head, parts), len(text.encode())
     print(f"{options.out}: {size:,} of {before:,} bytes, {8 * size / before:.3f} bits a byte")
 
@@ -151,9 +151,24 @@ def unpack_text(model: LanguageModel, options: DecompressTextOptions) -> None:
     assert options.out is not None
     head, parts = open_packed(model, options.file[0])
     with count_amount(sum(head["lengths"]), "tokens", "decompressed") as told:
-        text = decompress_text(model, head, parts, told)
-    options.out.write_bytes(text.encode())
-    print(f"{options.out}: {len(text.encode()):,} bytes")
+        rows = decompress_rows(model, head, parts, told)
+    text = model.task.codec.render([*chain.from_iterable(rows)]).encode()
+    options.out.write_bytes(text)
+    print(f"{options.out}: {len(text):,} bytes")
+
+
+def cut_rows(model: LanguageModel, text: str) -> list[list[int]]:
+    """Cut the tokens of a text into rows that fit the context."""
+    codec = model.task.codec
+    ids = codec.encode(text)
+    if codec.render(ids) != text:
+        raise ValueError(
+            "the vocabulary of the model does not give this text back as it is; one of bytes, "
+            "codec.kind: byte, gives back every text"
+        )
+    count = -(-len(ids) // model.task.context)
+    longest = -(-len(ids) // count)
+    return [ids[i : i + longest] for i in range(0, len(ids), longest)]
 
 
 def read_whole(path: Path) -> str:

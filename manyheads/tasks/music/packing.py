@@ -37,7 +37,7 @@ def encode_pieces(
 
 
 def compress_pieces(
-    model: Musician, encoded: Sequence[Row], told: Told = lambda more: None
+    model: Musician, encoded: Sequence[Row], told: Told
 ) -> tuple[dict[str, Any], list[PackedPart]]:
     """Return a header and parts for `write_packed`, from encoded pieces."""
     beat = model.task.codec.beat
@@ -48,10 +48,7 @@ def compress_pieces(
 
 
 def decompress_pieces(
-    model: Musician,
-    head: dict[str, Any],
-    parts: list[PackedPart],
-    told: Told = lambda more: None,
+    model: Musician, head: dict[str, Any], parts: list[PackedPart], told: Told
 ) -> list[Piece]:
     rows = iter(decompress_rows(model, head, parts, told))
     ids = [[number for _ in range(count) for number in next(rows)] for count in head["rows"]]
