@@ -20,7 +20,7 @@ from manyheads.tasks.graph.batches import GraphBatches
 from manyheads.tasks.graph.picture import place_nodes
 from manyheads.tasks.graph.records import is_smiles, parse_graph
 from manyheads.tasks.graph.schema import RawGraph
-from manyheads.tasks.inspection import AnyPass, NumberPass, Pass, inspect_pass
+from manyheads.tasks.inspection import AnyPass, NumberPass, Pass, describe_page, inspect_pass
 
 if TYPE_CHECKING:
     from manyheads.tasks.graph.model import GraphModel
@@ -53,21 +53,20 @@ def inspect_graph(
         said = run(1)
     hops = count_hops(graph, batches)
     kind = next(iter(graph.columns))
-    about: dict[str, Any] = {
-        "model": model.name,
-        "task": model.kind,
-        "read": given if isinstance(given, str) else graph.name,
-        "wrote": tell_answers(model, said[None]),
-        "parts": PARTS,
-        "unit": "node",
-        "apart": "edges between the node that reads and those it reads, on average",
-        "graph": {
+    about = describe_page(
+        model,
+        read=given if isinstance(given, str) else graph.name,
+        wrote=tell_answers(model, said[None]),
+        parts=PARTS,
+        unit="node",
+        apart="edges between the node that reads and those it reads, on average",
+        graph={
             "title": "The molecule" if isinstance(given, str) and is_smiles(given) else "The graph",
             "labels": graph.columns[kind],
             "spots": place_nodes(given, hops.numpy()).round(3).tolist(),
             "edges": graph.edges,
         },
-    }
+    )
     notes = [f"{HUB} is a node that stands for the whole graph"] if batches.hub else []
     if (count := len(model.network.members)) > 1:
         together = tell_answers(model, model.network(batches.lay_out([0]).to(model.device)).float())

@@ -19,7 +19,7 @@ from manyheads.inspect.interventions import Intervention, name_layers
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.image.codec import PixelCodec
 from manyheads.tasks.image.sources import Bytes
-from manyheads.tasks.inspection import CANDIDATES, START, inspect_pass
+from manyheads.tasks.inspection import CANDIDATES, START, describe_page, inspect_pass
 
 if TYPE_CHECKING:
     from manyheads.tasks.image.model import ImageModel
@@ -124,21 +124,21 @@ def inspect_image(
             "so far", [START, *names], [-1, *range(len(names))], [True] + [False] * len(names)
         ),
     ]
-    about = {
-        "model": model.name,
-        "task": model.kind,
-        "read": "",
-        "parts": PARTS,
-        "unit": "pixel",
-        "apart": "pixels between the one that is drawn and those it reads, on average",
-        "picture": {
+    about = describe_page(
+        model,
+        read="",
+        wrote="",  # told by the pass
+        parts=PARTS,
+        unit="pixel",
+        apart="pixels between the one that is drawn and those it reads, on average",
+        picture={
             "rows": codec.rows,
             "columns": codec.columns,
             "square": size,
             "pixels": show_colours(codec, levels),
             "spots": corners.tolist(),
         },
-    }
+    )
     page = inspect_pass(
         one, rows, lambda layer: ("decoder", "written", "so far", 0), about, what_if
     )

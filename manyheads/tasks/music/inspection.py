@@ -11,7 +11,7 @@ from manyheads.inspect.attention_page import AttentionPage, TokenRow
 from manyheads.inspect.interventions import Intervention
 from manyheads.inspect.long import LONGEST, Part, fit_page
 from manyheads.modules.transformer import Tokens
-from manyheads.tasks.inspection import START, Pass, inspect_pass, note_cut
+from manyheads.tasks.inspection import START, Pass, describe_page, inspect_pass, note_cut
 from manyheads.tasks.music.compose import render_like
 from manyheads.tasks.music.corpus import encode_piece
 from manyheads.tasks.music.notes import Piece
@@ -50,21 +50,14 @@ def inspect_piece(
     rows = [name_notes("written", codec, wanted, 0), name_notes("so far", codec, read, len(bos))]
     spots = find_spots(codec, ids, piece)
     shown = render_like(codec, ids, piece)
-    about: dict[str, Any] = {
-        "model": model.name,
-        "task": model.kind,
-        "read": "",
-        "wrote": f"{len(shown.notes)} notes in {shown.seconds:.0f} s",
-        "unit": "note",
-        "parts": PARTS,
-        "roll": {
-            "notes": [[round(n.start, 3), round(n.end, 3), n.pitch, n.voice] for n in shown.notes],
-            "written": round_spots(spots[first + 1 :]),
-            "read": round_spots(spots[:-1]),
-            "given": round(given, 3),
-        },
-        **note_cut(whole, most=most),
+    roll = {
+        "notes": [[round(n.start, 3), round(n.end, 3), n.pitch, n.voice] for n in shown.notes],
+        "written": round_spots(spots[first + 1 :]),
+        "read": round_spots(spots[:-1]),
+        "given": round(given, 3),
     }
+    wrote, cut = f"{len(shown.notes)} notes in {shown.seconds:.0f} s", note_cut(whole, most=most)
+    about = describe_page(model, "", wrote, unit="note", parts=PARTS, roll=roll, **cut)
     one = Pass(model.network, run, wanted, lambda token: codec.pieces([token])[0], len(read))
     page = inspect_pass(
         one, rows, lambda layer: ("decoder", "written", "so far", first), about, what_if
