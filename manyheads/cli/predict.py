@@ -7,6 +7,7 @@ import time
 from manyheads.cli.incoming import read_chunks
 from manyheads.cli.screen import print_report
 from manyheads.data.sources import read_lines
+from manyheads.metrics.report import sign_values
 from manyheads.tasks.model import Predictor
 from manyheads.tasks.verbs import ExamplesOptions, PredictOptions
 
@@ -23,6 +24,6 @@ def evaluate_examples(model: Predictor, options: ExamplesOptions) -> None:
         "model": model.name,
         "examples": sum(1 for _ in read_lines(options.file)),
         "seconds": round(time.perf_counter() - began, 2),
-        "scores": {n: {"value": round(value, 4), "signature": ""} for n, value in found.items()},
+        "scores": sign_values(found),
     }
     print_report(report, options.as_json)

@@ -18,9 +18,9 @@ def plain_scores(measured: Mapping[str, Measured], places: int) -> dict[str, Any
     }
 
 
-def plain_likelihoods(values: Mapping[str, float], window: str) -> dict[str, Any]:
-    """Make plain scores of likelihoods; the signature names the window."""
-    return {name: {"value": round(value, 4), "signature": window} for name, value in values.items()}
+def sign_values(values: Mapping[str, float], signature: str = "") -> dict[str, Any]:
+    """{"loss": 1.42}, "context:256" -> {"loss": {"value": 1.42, "signature": "context:256"}}"""
+    return {n: {"value": round(value, 4), "signature": signature} for n, value in values.items()}
 
 
 def format_report(told: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from torch import Tensor
 from manyheads.cli.incoming import read_chunks
 from manyheads.cli.screen import print_report, tell_warnings
 from manyheads.inspect.record import recording
+from manyheads.metrics.report import sign_values
 from manyheads.tasks.graph.inspection import count_hops
 from manyheads.tasks.graph.picture import GraphPicture, place_nodes
 from manyheads.tasks.graph.records import parse_graph
@@ -60,10 +61,7 @@ def evaluate_graphs(model: Predictor, options: ExamplesOptions) -> None:
         "model": model.name,
         "examples": found.examples,
         "seconds": round(time.perf_counter() - began, 2),
-        "scores": {
-            name: {"value": round(value, 4), "signature": ""}
-            for name, value in found.scores.items()
-        },
+        "scores": sign_values(found.scores),
     }
     print_report(report, options.as_json)
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from manyheads.metrics.report import plain_likelihoods
+from manyheads.metrics.report import sign_values
 from manyheads.tasks.continuation import score_tokens
 from manyheads.tasks.language.model import LanguageModel
 
@@ -28,5 +28,5 @@ def evaluate_documents(model: LanguageModel, documents: Iterable[str]) -> dict[s
         "tokens": tokens,
         "unknown": unknown,
         "seconds": round(time.perf_counter() - began, 2),
-        "scores": plain_likelihoods(values, window),
+        "scores": sign_values(values, window),
     }

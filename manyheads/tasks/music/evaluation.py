@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from manyheads.metrics.report import format_report, plain_likelihoods
+from manyheads.metrics.report import format_report, sign_values
 from manyheads.tasks.continuation import score_tokens
 from manyheads.tasks.music.model import Musician
 from manyheads.tasks.music.notes import Piece
@@ -45,7 +45,7 @@ def evaluate_music(
         "examples": len(pieces),
         "tokens": tokens,
         "seconds": round(time.perf_counter() - began, 2),
-        "scores": plain_likelihoods(values, window),
+        "scores": sign_values(values, window),
         "statistics": {"seconds": seconds, "data": data.to_json(), "drawn": ours.to_json()},
         "pitch_classes_apart": round(distance(data, ours), 4),
     }
