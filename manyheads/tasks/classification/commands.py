@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from manyheads.cli.incoming import read_chunks
 from manyheads.cli.screen import count_amount, print_json, print_report
+from manyheads.metrics.report import plain_scores
 from manyheads.tasks.classification.corpus import read_examples
-from manyheads.tasks.classification.evaluation import evaluate_labels
+from manyheads.tasks.classification.labels import LabelledExample
 from manyheads.tasks.classification.model import Classifier
-from manyheads.tasks.classification.predictions import AnyPrediction, Prediction
+from manyheads.tasks.classification.predictions import AnyPrediction, Prediction, measure
 from manyheads.tasks.classification.verbs import ClassifyOptions
 from manyheads.tasks.verbs import ExamplesOptions
 
@@ -45,13 +49,28 @@ def format_prediction(predicted: AnyPrediction) -> str:
 
 
 def evaluate_classifier(model: Classifier, options: ExamplesOptions) -> None:
-    path = options.file
-    examples = read_examples(model.task.kind, path, model.task.recipe.data.columns)
+    examples = read_examples(model.task.kind, options.file, model.task.recipe.data.columns)
+    began = time.perf_counter()
     with count_amount(len(examples), "texts", "read") as progress:
-        report = evaluate_labels(model, examples, progress)
-    if unseen := report.get("unseen"):
-        tell_unseen(model, path, unseen)
+        found = model.classify([one.texts for one in examples], progress)
+    measured = measure(model.task.kind, found, examples)
+    report = {
+        "model": model.name,
+        "examples": len(examples),
+        "seconds": round(time.perf_counter() - began, 2),
+        "scores": plain_scores(measured, 4),
+    }
+    if unseen := count_unseen(model, examples):
+        tell_unseen(model, options.file, unseen)
+        report["unseen"] = unseen
     print_report(report, options.as_json)
+
+
+def count_unseen(model: Classifier, examples: Sequence[LabelledExample]) -> dict[str, int]:
+    """Count the labels that the model does not know, and so never predicts."""
+    known = model.task.labels.names
+    met = Counter(tag for one in examples for tag in one.tags if tag not in known)
+    return {} if model.kind == "regression" else dict(met)
 
 
 def tell_unseen(model: Classifier, path: Path, unseen: dict[str, int]) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from manyheads.cli.incoming import read_stdin
 from manyheads.cli.screen import count_amount, count_items, print_json, print_report
 from manyheads.data.documents import read_documents
 from manyheads.data.packed import write_packed
-from manyheads.tasks.language.evaluation import evaluate_documents
+from manyheads.metrics.report import sign_values
+from manyheads.tasks.continuation import score_tokens
 from manyheads.tasks.language.model import NOTHING, LanguageModel, Scored
 from manyheads.tasks.language.verbs import (
     CompressTextOptions,
@@ -135,6 +138,26 @@ def evaluate_text(model: LanguageModel, options: EvaluateTextOptions) -> None:
     report = evaluate_documents(model, count_items(read, len(read), "documents", "read"))
     tell_unknown(report["unknown"], report["tokens"])
     print_report(report, options.as_json)
+
+
+def evaluate_documents(model: LanguageModel, documents: Iterable[str]) -> dict[str, Any]:
+    """Return a report of how likely the model finds test documents."""
+    began = time.perf_counter()
+    found = map(model.score, documents)
+    each = [(-sum(one.logs), len(one.logs), one.bytes, one.unknown) for one in found]
+    nats, tokens, size, unknown = map(sum, zip((0.0, 0, 0, 0), *each, strict=True))
+    context = model.task.context
+    window = f"context:{context}|stride:{max(1, context // 2)}"
+    bits = nats / math.log(2) / max(1, size)
+    values = {"bits_per_byte": bits, **score_tokens(nats, max(1, tokens))}
+    return {
+        "model": model.name,
+        "examples": len(each),
+        "tokens": tokens,
+        "unknown": unknown,
+        "seconds": round(time.perf_counter() - began, 2),
+        "scores": sign_values(values, window),
+    }
 
 
 def pack_text(model: LanguageModel, options: CompressTextOptions) -> None:
