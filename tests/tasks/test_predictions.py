@@ -25,7 +25,8 @@ def test_a_prediction_does_not_depend_on_the_batch(codec: Text, kind: str, pooli
     task = task_of(kind, codec, pooling=pooling)
     network = task.network()
     together = task.decode(network, LINES)
-    few = task.decode(network, LINES, tokens=40)
+    task.at_once = 40  # tokens
+    few = task.decode(network, LINES)
     for line, one, other in zip(LINES, together, few, strict=True):
         (alone,) = task.decode(network, [line])
         for same in (other, alone):

@@ -45,8 +45,6 @@ from manyheads.tasks.task import Sample, Validation, pick_evenly
 from manyheads.tasks.vocabulary import TOKENIZER, CodecTask, choose_codec
 from manyheads.training.files import CORPUS, write_text
 
-AT_ONCE = 16384  # tokens in a batch
-
 
 class ClassificationTask(CodecTask):
     """The classification task with its tokenizer and labels."""
@@ -133,10 +131,9 @@ class ClassificationTask(CodecTask):
         self,
         network: Any,
         texts: Sequence[Readable],
-        tokens: int = AT_ONCE,
         progress: Callable[[int], object] = lambda more: None,
     ) -> list[AnyPrediction]:
-        """Return the prediction for each text, in order; a batch has about `tokens` tokens.
+        """Return the prediction for each text, in order.
 
         `progress` is called with the number of texts just read.
 
@@ -144,7 +141,7 @@ class ClassificationTask(CodecTask):
         spaces.
         """
         frames = self.framer.frames(texts)
-        logits = self.logits(network, frames, tokens, progress)
+        logits = self.logits(network, frames, progress)
         return predict(self.kind, self.labels, frames, logits)
 
     @torch.no_grad()
@@ -152,7 +149,6 @@ class ClassificationTask(CodecTask):
         self,
         network: Any,
         frames: Sequence[Frame],
-        tokens: int = AT_ONCE,
         progress: Callable[[int], object] = lambda more: None,
     ) -> list[Tensor]:
         """Return the logits of each frame, (1, C) or (words, C)."""
@@ -171,7 +167,7 @@ class ClassificationTask(CodecTask):
                 for frame, row in zip(some, logits, strict=True)
             ]
 
-        return map_by_length(read, [frame.ids for frame in frames], tokens, self.world.map)
+        return map_by_length(read, [frame.ids for frame in frames], self.at_once, self.world.map)
 
     # ---- validation ----------------------------------------------------------------------------
 
@@ -185,7 +181,7 @@ class ClassificationTask(CodecTask):
 
     def validate(self, network: Any) -> Validation:
         examples, frames, wanted = self.held_out
-        logits = self.logits(network, frames, self.at_once)
+        logits = self.logits(network, frames)
         outputs = predict(self.kind, self.labels, frames, logits)
         measured = measure(self.kind, outputs, examples)
         scores = {name: round(one.value, 4) for name, one in measured.items()}
