@@ -71,8 +71,9 @@ def prepare(molecules: Path, papers: Path, folder: Path) -> None:
 
 def prepare_molecules(source: Path, name: str, folder: Path) -> tuple[list[Any], list[Any]]:
     """Write graphs for training and test; return them, without test molecules seen in training."""
+    from manyheads.data.filters import LeftOut
     from manyheads.tasks.graph.records import save_graphs
-    from manyheads.tasks.graph.sources import LeftOut, read_molecules
+    from manyheads.tasks.graph.sources import read_molecules
 
     with lzma.open(source / f"{name}.csv.xz", "rt", encoding="utf-8") as file:
         head, *rows = csv.reader(file)

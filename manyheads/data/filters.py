@@ -5,6 +5,7 @@ Each filter has a reason in words; the first one that applies counts.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from manyheads.config.declare import Settings, setting
 from manyheads.data.sources import Example
 
-SHOWN = 3  # examples of each finding
+SHOWN = 3  # examples of each reason
 CUT = 60  # characters that are shown of an example
 
 
@@ -49,16 +50,24 @@ class Filters(Settings):
 
 
 @dataclass
-class Finding:
-    """How many pairs were left out for one reason, and the first few of them."""
+class LeftOut:
+    """What was left out, by reason: how many, and the first few."""
 
-    count: int = 0
-    examples: list[Example] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    first: dict[str, list[str]] = field(default_factory=dict)
 
-    def add(self, example: Example) -> None:
-        self.count += 1
-        if len(self.examples) < SHOWN:
-            self.examples.append(example)
+    def add(self, reason: str, what: str) -> None:
+        self.counts[reason] += 1
+        some = self.first.setdefault(reason, [])
+        if len(some) < SHOWN:
+            some.append(what)
+
+    def __str__(self) -> str:
+        lines = []
+        for reason, count in self.counts.most_common():
+            lines.append(f"  {count:,} left out: {reason}")
+            lines += [f"    {what}" for what in self.first[reason]]
+        return "\n".join(lines)
 
 
 @dataclass
@@ -67,20 +76,16 @@ class Report:
 
     read: int = 0
     kept: int = 0
-    findings: dict[str, Finding] = field(default_factory=dict)
+    left_out: LeftOut = field(default_factory=LeftOut)
     remarks: list[str] = field(default_factory=list)
 
     def note(self, reason: str, example: Example) -> None:
-        self.findings.setdefault(reason, Finding()).add(example)
+        both = " | ".join(map(shorten_text, (example.source, example.target)))
+        self.left_out.add(reason, f"line {example.line}: {both}")
 
     def __str__(self) -> str:
         lines = [f"{self.read:,} pairs read, {self.kept:,} kept", *(f"  {r}" for r in self.remarks)]
-        for reason, finding in sorted(self.findings.items(), key=lambda item: -item[1].count):
-            lines.append(f"  {finding.count:,} left out: {reason}")
-            for example in finding.examples:
-                both = " | ".join(map(shorten_text, (example.source, example.target)))
-                lines.append(f"    line {example.line}: {both}")
-        return "\n".join(lines)
+        return "\n".join([*lines, str(self.left_out)] if self.left_out.counts else lines)
 
 
 def shorten_text(text: str) -> str:
@@ -136,5 +141,5 @@ def some_left(report: Report, what: str) -> None:
     if not report.read:
         raise ValueError(f"nothing is in {what}: its files are empty")
     if not report.kept:
-        why = "".join(f", {found.count:,} {reason}" for reason, found in report.findings.items())
+        why = "".join(f", {n:,} {reason}" for reason, n in report.left_out.counts.items())
         raise ValueError(f"nothing is left of {what}: {report.read:,} pairs read, 0 kept{why}")

@@ -12,7 +12,10 @@ def reasons(*pairs: tuple[str, str], held_out: tuple[Example, ...] = ()) -> dict
     report = Report()
     examples = [Example(*pair, line) for line, pair in enumerate(pairs, start=1)]
     list(filter_pairs(examples, report, Filters(longest_characters=100), held_out=held_out))
-    return {why: [e.line for e in finding.examples] for why, finding in report.findings.items()}
+    return {
+        why: [int(each.split()[1].rstrip(":")) for each in some]
+        for why, some in report.left_out.first.items()
+    }
 
 
 def test_each_fault_is_named_with_its_lines() -> None:

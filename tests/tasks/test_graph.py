@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from manyheads.data.filters import LeftOut
 from manyheads.learn import Request, prepare_run, resolve, resume_run
 from manyheads.metrics.labels import roc_auc
 from manyheads.models import load
@@ -16,7 +17,7 @@ from manyheads.tasks.graph.checks import compare_ways
 from manyheads.tasks.graph.network import GraphNetwork
 from manyheads.tasks.graph.schema import RawGraph, Schema, find_goal
 from manyheads.tasks.graph.settings import GraphData, GraphRecipe, small_network
-from manyheads.tasks.graph.sources import LeftOut, parse_smiles, read_molecules, read_nodes
+from manyheads.tasks.graph.sources import parse_smiles, read_molecules, read_nodes
 from manyheads.tasks.graph.task import GraphTask, measure_disagreement
 from manyheads.training.run import Run
 

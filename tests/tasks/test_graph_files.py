@@ -13,6 +13,7 @@ import pytest
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+from manyheads.data.filters import LeftOut
 from manyheads.tasks.graph.corpus import gather_graphs, split_graphs
 from manyheads.tasks.graph.measures import measure_answers
 from manyheads.tasks.graph.picture import GraphPicture, spread_out
@@ -26,7 +27,7 @@ from manyheads.tasks.graph.records import (
 )
 from manyheads.tasks.graph.schema import RawGraph, Schema, find_goal
 from manyheads.tasks.graph.settings import GraphData, GraphRecipe
-from manyheads.tasks.graph.sources import LeftOut, read_molecules, read_node_rows, read_nodes
+from manyheads.tasks.graph.sources import read_molecules, read_node_rows, read_nodes
 from manyheads.tasks.graph.task import GraphTask
 
 WATER = {"nodes": {"atom": ["O", "H", "H"]}, "edges": [[0, 1, "single"], [0, 2]]}

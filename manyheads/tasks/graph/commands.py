@@ -55,7 +55,7 @@ def evaluate_graphs(model: Predictor, options: ExamplesOptions) -> None:
     began = time.perf_counter()
     with tell_warnings():
         found = model.task.examine(model.network, options.file)
-    if found.left_out.reasons:
+    if found.left_out.counts:
         print(found.left_out, file=sys.stderr)
     report = {
         "model": model.name,

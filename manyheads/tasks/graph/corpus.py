@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from manyheads.data.filters import LeftOut
 from manyheads.data.sources import kind_of
 from manyheads.tasks.graph.records import read_graph_file
 from manyheads.tasks.graph.schema import RawGraph
 from manyheads.tasks.graph.settings import GraphData, GraphRecipe
-from manyheads.tasks.graph.sources import LeftOut, read_molecules, read_nodes
+from manyheads.tasks.graph.sources import read_molecules, read_nodes
 
 GRAPHS_HELD_OUT, NODES_HELD_OUT = 0.05, 0.1  # default shares
 WANTED = {"train": ("train",), "valid": ("valid", "val"), "test": ("test",)}
@@ -32,7 +33,7 @@ class GraphCorpus:
 
     @property
     def notes(self) -> list[str]:
-        return [str(self.left_out)] if self.left_out.reasons else []
+        return [str(self.left_out)] if self.left_out.counts else []
 
     @property
     def seen(self) -> list[str]:

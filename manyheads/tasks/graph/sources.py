@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from manyheads.data.filters import LeftOut
 from manyheads.data.labelled import ROWS, check_width
 from manyheads.data.sources import kind_of
 from manyheads.tasks.graph.schema import FEW_VALUES, RawGraph, are_numbers, is_number
 
 SEPARATOR = re.compile(r"[,;|\s]")
-SHOWN = 3  # examples for each reason
 MISSING = {"na", "n/a", "#n/a", "null"}  # what other programs write for a missing value
 
 ATOMS = {
@@ -30,23 +30,6 @@ ATOMS = {
     "hybrid": lambda atom: atom.GetHybridization(),
     "chirality": lambda atom: atom.GetChiralTag(),
 }
-
-
-@dataclass
-class LeftOut:
-    """What was left out, by reason."""
-
-    reasons: dict[str, list[str]] = field(default_factory=dict)
-
-    def add(self, reason: str, what: str) -> None:
-        self.reasons.setdefault(reason, []).append(what)
-
-    def __str__(self) -> str:
-        told = []
-        for reason, all_of_them in self.reasons.items():
-            told.append(f"  {len(all_of_them):,} left out: {reason}")
-            told += [f"    {what}" for what in all_of_them[:SHOWN]]
-        return "\n".join(told)
 
 
 def read_rows(path: Path) -> Iterator[tuple[int, list[str]]]:

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from manyheads.data.filters import LeftOut
 from manyheads.tasks.graph.batches import GraphBatches, read_graphs, write_graphs
 from manyheads.tasks.graph.checks import Difference, compare_ways
 from manyheads.tasks.graph.corpus import (
@@ -35,7 +36,7 @@ from manyheads.tasks.graph.network import GraphBatch, GraphNetwork, SideBySide
 from manyheads.tasks.graph.records import parse_graph
 from manyheads.tasks.graph.schema import RawGraph, Schema
 from manyheads.tasks.graph.settings import GraphRecipe
-from manyheads.tasks.graph.sources import LeftOut, read_node_rows
+from manyheads.tasks.graph.sources import read_node_rows
 from manyheads.tasks.task import Task, Validation
 from manyheads.training.files import write_text
 from manyheads.training.run import CORPUS
