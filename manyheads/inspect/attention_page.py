@@ -203,24 +203,6 @@ def to_bytes(weights: Tensor, levels: Levels = FINE) -> NDArray[np.uint8]:
     return levels[np.digitize(roots, (levels[1:].astype(np.float32) + levels[:-1]) / 2)]
 
 
-def from_bytes(stored: NDArray[np.uint8]) -> NDArray[np.float32]:
-    return np.square(stored.astype(np.float32) / np.float32(255), dtype=np.float32)
-
-
-def read_payload(payload: bytes) -> tuple[dict[str, Any], list[NDArray[np.float32]]]:
-    """Return the header and the weights of each layer, (H, Q, K), as the page reads them."""
-    raw = gzip.decompress(payload)
-    (length,) = struct.unpack_from("<I", raw)
-    header, begin = json.loads(raw[4 : 4 + length]), 4 + length
-    maps = []
-    for layer in header["layers"]:
-        size = int(np.prod(layer["shape"]))
-        stored = np.frombuffer(raw, np.uint8, size, begin).reshape(layer["shape"])
-        maps.append(from_bytes(stored))
-        begin += size
-    return header, maps
-
-
 def read_source(name: str) -> str:
     return (SOURCES / name).read_text(encoding="utf-8")
 

@@ -12,8 +12,8 @@ import numpy as np
 import paintings
 import pytest
 import tunes
+from payloads import read_payload
 
-from manyheads.inspect.attention_page import read_payload
 from manyheads.models import load
 from manyheads.tasks.seq2seq.model import Translator
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from payloads import from_bytes, read_payload
 from typer.testing import CliRunner
 
 from manyheads.cli.app import app
@@ -17,8 +18,6 @@ from manyheads.inspect.attention_page import (
     SOURCES,
     AttentionPage,
     Levels,
-    from_bytes,
-    read_payload,
     to_bytes,
 )
 from manyheads.inspect.record import recording

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
+from payloads import read_payload
 
-from manyheads.inspect.attention_page import read_payload
 from manyheads.inspect.lens import find_last_stack, leaving_early
 from manyheads.models import load
 from manyheads.modules.transformer import Tokens

@@ -9,11 +9,11 @@ import molecules
 import numpy as np
 import pytest
 import torch
+from payloads import read_payload
 from typer.testing import CliRunner
 
 from manyheads import Off, Overwritten
 from manyheads.cli.app import app
-from manyheads.inspect.attention_page import read_payload
 from manyheads.inspect.record import recording
 from manyheads.models import load
 from manyheads.tasks.graph.model import GraphModel

@@ -8,11 +8,11 @@ import numpy as np
 import paintings
 import pytest
 import torch
+from payloads import read_payload
 from typer.testing import CliRunner
 
 from manyheads import Off
 from manyheads.cli.app import app
-from manyheads.inspect.attention_page import read_payload
 from manyheads.models import load
 from manyheads.tasks.image import inspection
 from manyheads.tasks.image.codec import PixelCodec

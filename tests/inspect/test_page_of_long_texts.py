@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 import tunes
+from payloads import read_payload
 from typed import trained
 from typer.testing import CliRunner
 
 from manyheads.cli.app import app
-from manyheads.inspect.attention_page import LayerMap, read_payload
+from manyheads.inspect.attention_page import LayerMap
 from manyheads.inspect.record import recording
 from manyheads.models import load
 from manyheads.modules.transformer import Tokens

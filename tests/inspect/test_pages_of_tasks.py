@@ -5,11 +5,11 @@ from pathlib import Path
 import books
 import pytest
 import tunes
+from payloads import read_payload
 from typer.testing import CliRunner
 
 from manyheads import Forced, Off
 from manyheads.cli.app import app
-from manyheads.inspect.attention_page import read_payload
 from manyheads.models import load
 from manyheads.tasks.classification.model import Classifier
 from manyheads.tasks.classification.predictions import Value

@@ -7,9 +7,9 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from payloads import read_payload
 
 from manyheads import Forced, Off, Overwritten
-from manyheads.inspect.attention_page import read_payload
 from manyheads.inspect.interventions import Intervention, read_intervention
 from manyheads.inspect.server import FILES, LiveModel, PageServer
 from manyheads.models import load

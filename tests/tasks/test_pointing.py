@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from payloads import read_payload
 from typed import trained
 
 import manyheads
 from manyheads.codecs.text import Text
-from manyheads.inspect.attention_page import read_payload
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.pointing.model import LONGEST, Pointer, best_spans, in_word, span_of
 from manyheads.tasks.pointing.questions import (
