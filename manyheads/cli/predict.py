@@ -7,7 +7,7 @@ import time
 from manyheads.cli.incoming import read_chunks
 from manyheads.cli.screen import print_report
 from manyheads.data.sources import read_lines
-from manyheads.metrics.report import sign_values
+from manyheads.metrics.report import make_report, sign_values
 from manyheads.tasks.model import Predictor
 from manyheads.tasks.verbs import ExamplesOptions, PredictOptions
 
@@ -20,10 +20,6 @@ def predict(model: Predictor, options: PredictOptions) -> None:
 
 def evaluate_examples(model: Predictor, options: ExamplesOptions) -> None:
     began, found = time.perf_counter(), model.evaluate(options.file)
-    report = {
-        "model": model.name,
-        "examples": sum(1 for _ in read_lines(options.file)),
-        "seconds": round(time.perf_counter() - began, 2),
-        "scores": sign_values(found),
-    }
+    examples = sum(1 for _ in read_lines(options.file))
+    report = make_report(model.name, examples, began, sign_values(found))
     print_report(report, options.as_json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,14 @@ def plain_scores(measured: Mapping[str, Measured], places: int) -> dict[str, Any
 def sign_values(values: Mapping[str, float], signature: str = "") -> dict[str, Any]:
     """{"loss": 1.42}, "context:256" -> {"loss": {"value": 1.42, "signature": "context:256"}}"""
     return {n: {"value": round(value, 4), "signature": signature} for n, value in values.items()}
+
+
+def make_report(
+    model: str, examples: int, began: float, scores: Mapping[str, Any], **more: Any
+) -> dict[str, Any]:
+    """Return what was measured; it `began` at this time.perf_counter()."""
+    seconds = round(time.perf_counter() - began, 2)
+    return {"model": model, "examples": examples, "seconds": seconds, "scores": scores, **more}
 
 
 def format_report(told: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from manyheads.cli.incoming import read_chunks
 from manyheads.cli.screen import count_amount, print_json, print_report
-from manyheads.metrics.report import plain_scores
+from manyheads.metrics.report import make_report, plain_scores
 from manyheads.tasks.classification.corpus import read_examples
 from manyheads.tasks.classification.labels import LabelledExample
 from manyheads.tasks.classification.model import Classifier
@@ -53,13 +53,8 @@ def evaluate_classifier(model: Classifier, options: ExamplesOptions) -> None:
     began = time.perf_counter()
     with count_amount(len(examples), "texts", "read") as progress:
         found = model.classify([one.texts for one in examples], progress)
-    measured = measure(model.task.kind, found, examples)
-    report = {
-        "model": model.name,
-        "examples": len(examples),
-        "seconds": round(time.perf_counter() - began, 2),
-        "scores": plain_scores(measured, 4),
-    }
+    scores = plain_scores(measure(model.task.kind, found, examples), 4)
+    report = make_report(model.name, len(examples), began, scores)
     if unseen := count_unseen(model, examples):
         tell_unseen(model, options.file, unseen)
         report["unseen"] = unseen

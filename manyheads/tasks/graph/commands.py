@@ -15,7 +15,7 @@ from torch import Tensor
 from manyheads.cli.incoming import read_chunks
 from manyheads.cli.screen import print_report, tell_warnings
 from manyheads.inspect.record import recording
-from manyheads.metrics.report import sign_values
+from manyheads.metrics.report import make_report, sign_values
 from manyheads.tasks.graph.inspection import count_hops
 from manyheads.tasks.graph.picture import GraphPicture, place_nodes
 from manyheads.tasks.graph.records import parse_graph
@@ -57,12 +57,7 @@ def evaluate_graphs(model: Predictor, options: ExamplesOptions) -> None:
         found = model.task.examine(model.network, options.file)
     if found.left_out.counts:
         print(found.left_out, file=sys.stderr)
-    report = {
-        "model": model.name,
-        "examples": found.examples,
-        "seconds": round(time.perf_counter() - began, 2),
-        "scores": sign_values(found.scores),
-    }
+    report = make_report(model.name, found.examples, began, sign_values(found.scores))
     print_report(report, options.as_json)
 
 

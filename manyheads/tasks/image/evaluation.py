@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manyheads.metrics.report import make_report
 from manyheads.tasks.image.model import ImageModel
 from manyheads.tasks.image.sources import Pictures
 from manyheads.tasks.image.task import prepare_pixels, sort_key
@@ -23,21 +24,16 @@ def evaluate_images(model: ImageModel, pictures: Pictures) -> dict[str, Any]:
     values = nats if binary else nats / codec.values / math.log(2)
     signature = f"size:{codec.rows}x{codec.columns}x{codec.channels}|levels:{codec.levels}"
     labels = np.array(pictures.labels)
-    return {
-        "model": model.name,
-        "examples": len(pictures),
-        "seconds": round(time.perf_counter() - began, 2),
-        "scores": {
-            "nats_per_image" if binary else "bits_per_dim": {
-                **describe_mean(values),
-                "signature": signature + f"|binarize:{recipe.data.binarize}" * binary,
-            }
-        },
-        "by_class": {
-            name: {**describe_mean(values[labels == name]), "examples": int((labels == name).sum())}
-            for name in sorted({*pictures.labels}, key=sort_key)
-        },
+    score = {
+        **describe_mean(values),
+        "signature": signature + f"|binarize:{recipe.data.binarize}" * binary,
     }
+    by_class = {
+        name: {**describe_mean(values[labels == name]), "examples": int((labels == name).sum())}
+        for name in sorted({*pictures.labels}, key=sort_key)
+    }
+    scores = {"nats_per_image" if binary else "bits_per_dim": score}
+    return make_report(model.name, len(pictures), began, scores, by_class=by_class)
 
 
 def describe_mean(values: NDArray[np.float64]) -> dict[str, float]:

@@ -14,7 +14,7 @@ from manyheads.cli.incoming import read_stdin
 from manyheads.cli.screen import count_amount, count_items, print_json, print_report
 from manyheads.data.documents import read_documents
 from manyheads.data.packed import write_packed
-from manyheads.metrics.report import sign_values
+from manyheads.metrics.report import make_report, sign_values
 from manyheads.tasks.continuation import score_tokens
 from manyheads.tasks.language.model import NOTHING, LanguageModel, Scored
 from manyheads.tasks.language.verbs import (
@@ -150,14 +150,8 @@ def evaluate_documents(model: LanguageModel, documents: Iterable[str]) -> dict[s
     window = f"context:{context}|stride:{max(1, context // 2)}"
     bits = nats / math.log(2) / max(1, size)
     values = {"bits_per_byte": bits, **score_tokens(nats, max(1, tokens))}
-    return {
-        "model": model.name,
-        "examples": len(each),
-        "tokens": tokens,
-        "unknown": unknown,
-        "seconds": round(time.perf_counter() - began, 2),
-        "scores": sign_values(values, window),
-    }
+    scores = sign_values(values, window)
+    return make_report(model.name, len(each), began, scores, tokens=tokens, unknown=unknown)
 
 
 def pack_text(model: LanguageModel, options: CompressTextOptions) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from manyheads.metrics.report import format_report, sign_values
+from manyheads.metrics.report import format_report, make_report, sign_values
 from manyheads.tasks.continuation import score_tokens
 from manyheads.tasks.music.model import Musician
 from manyheads.tasks.music.notes import Piece
@@ -40,15 +40,15 @@ def evaluate_music(
     values = {"notes": notes, **score_tokens(nats, tokens)}
     drawn = [one.piece for one in model.compose(seconds=seconds, count=count)]
     data, ours = Statistics.of(heard), Statistics.of(drawn)
-    return {
-        "model": model.name,
-        "examples": len(pieces),
-        "tokens": tokens,
-        "seconds": round(time.perf_counter() - began, 2),
-        "scores": sign_values(values, window),
-        "statistics": {"seconds": seconds, "data": data.to_json(), "drawn": ours.to_json()},
-        "pitch_classes_apart": round(distance(data, ours), 4),
-    }
+    return make_report(
+        model.name,
+        len(pieces),
+        began,
+        sign_values(values, window),
+        tokens=tokens,
+        statistics={"seconds": seconds, "data": data.to_json(), "drawn": ours.to_json()},
+        pitch_classes_apart=round(distance(data, ours), 4),
+    )
 
 
 def music_table(told: Mapping[str, Any]) -> str:
