@@ -291,22 +291,14 @@ class CudaGraphDecoder:
             run = torch.compile(run, **options)
         if self.device.type != "cuda":
             return partial(self.run_plainly, run) if self.fused else run
-        buffers = self.token, self.place, self.count
-        before = [buffer.clone() for buffer in buffers]
+        before = [(buffer, buffer.clone()) for buffer in (self.token, self.place, self.count)]
+
+        def undo() -> None:  # all else that a step writes is overwritten before it is read
+            for buffer, value in before:
+                buffer.copy_(value)
+
         with self.change_step():
-            aside = torch.cuda.Stream()
-            aside.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(aside):
-                for _ in range(WARM_UPS):
-                    run()
-                    # Undo it: all else that it wrote is overwritten before it is read.
-                    for buffer, value in zip(buffers, before, strict=True):
-                        buffer.copy_(value)
-            torch.cuda.current_stream().wait_stream(aside)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=self.pool):
-                run()
-        return graph.replay
+            return capture(run, undo, pool=self.pool)
 
     def run_plainly(self, run: Callable[[], None]) -> None:
         """Run a fused step without recording it."""
@@ -314,16 +306,21 @@ class CudaGraphDecoder:
             run()
 
 
-def capture(run: Callable[[], None]) -> Callable[[], None]:
-    """Run a function a few times, record it as a CUDA graph, and return the graph's replay."""
+def capture(
+    run: Callable[[], None], undo: Callable[[], object] = lambda: None, **how: Any
+) -> Callable[[], None]:
+    """Run a function a few times, undoing each, then record it as a CUDA graph; return the graph's
+    replay. `how` are options of torch.cuda.graph.
+    """
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):
         for _ in range(WARM_UPS):
             run()
+            undo()
     torch.cuda.current_stream().wait_stream(aside)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, **how):
         run()
     return graph.replay
 

@@ -21,14 +21,12 @@ from manyheads.attention.kernels.single import Single
 from manyheads.attention.layer import Attention
 from manyheads.attention.places import Grid, Pairs
 from manyheads.decoding.config import Sampling
-from manyheads.decoding.cuda_graph import attention_of, swap_kernel, weigh_on_device
+from manyheads.decoding.cuda_graph import attention_of, capture, swap_kernel, weigh_on_device
 from manyheads.decoding.sample import as_keys, draw_key, make_noise, pick_first
 from manyheads.modules.fused import fuse_sublayers
 from manyheads.modules.stack import Block
 from manyheads.tasks.image.codec import PixelCodec
 from manyheads.tasks.image.network import PixelNetwork
-
-WARM_UPS = 3  # steps before the recorded one
 
 
 class ImageRecorder:
@@ -143,19 +141,14 @@ class ImageRecorder:
         if not self.place.is_cuda:
             return step
         before = self.place.clone()
+
+        def undo() -> None:  # all else that a step writes is written again
+            self.place.copy_(before)
+
         with swap_kernel(self.network.writer, self.choose_kernel()):
-            aside = torch.cuda.Stream()
-            aside.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(aside):
-                for _ in range(WARM_UPS):
-                    step()
-                    self.place.copy_(before)  # all else that it wrote is written again
-            torch.cuda.current_stream().wait_stream(aside)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                step()
-        self.place.copy_(before)
-        return graph.replay
+            replay = capture(step, undo, capture_error_mode="thread_local")
+        undo()
+        return replay
 
     def choose_kernel(self) -> Fastest | Single:
         """Return a kernel that reads only the filled part of the cache, if it fits all layers."""
