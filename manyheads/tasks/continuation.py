@@ -6,10 +6,9 @@ R rows, T tokens.
 from __future__ import annotations
 
 import math
-import operator
 from abc import abstractmethod
 from collections.abc import Callable
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
@@ -62,7 +61,7 @@ class ContinuationTask(CodecTask):
         device, pad = next(network.parameters()).device, self.codec.special_tokens.pad
         plan = Windows(self.held_out, self.context, self.at_once, self.recipe.layout, pad=pad)
         each = self.world.map(lambda rows: measure(plan.batch(rows).to(device)), plan.whole())
-        return reduce(lambda one, two: tuple(map(operator.add, one, two)), each)
+        return tuple(map(sum, zip(*each, strict=True)))
 
     def validate(self, network: nn.Module) -> Validation:
         """Measure and sample; halve the batch if it does not fit into memory, so no run is lost."""

@@ -169,10 +169,7 @@ class Task(ABC):
             terms = self.loss(network, batches.batch(rows).to(device))
             return sum(term.item() for term in terms.values())
 
-        total = 0.0
-        for loss in self.world.map(lose, planned):
-            total += loss
-        return total / sum(map(batches.count, planned))
+        return sum(self.world.map(lose, planned)) / sum(map(batches.count, planned))
 
     def halve_until_it_fits(self, validate: Callable[[], Found], least: int) -> Found:
         """Call `validate`; where it runs out of memory, halve `at_once` and call it again, but

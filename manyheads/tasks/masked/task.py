@@ -92,9 +92,8 @@ class MaskedTask(CodecTask):
             loss = sum_losses(scores, batch.wanted).item()
             return int((scores.argmax(-1) == batch.wanted).sum()), loss, len(batch.wanted)
 
-        right, lost, count = 0, 0.0, 0
-        for found in self.world.map(guess, self.held_out.epoch(0)):
-            right, lost, count = right + found[0], lost + found[1], count + found[2]
+        each = self.world.map(guess, self.held_out.epoch(0))
+        right, lost, count = map(sum, zip(*each, strict=True))
         if not count:
             raise ValueError("nothing can be hidden in the texts to validate on: all are signs")
         shown = pick_evenly(len(self.held_out.windows))
