@@ -122,12 +122,10 @@ def keep_freed_memory() -> bool:
     return any(choose(ON_REQUEST, most) for most in (2**30, 2**25)) and bool(choose(ON_FREE, 2**30))
 
 
-def find_fastest_threads(
-    attempt: Callable[[], object], rounds: int = 2
-) -> tuple[int, dict[int, float]]:
-    """Time one thread against all; return the faster number and the best seconds of each."""
+def find_fastest_threads(attempt: Callable[[], object]) -> tuple[int, dict[int, float]]:
+    """Time one thread against all, twice; return the faster number and the best seconds of each."""
     took: dict[int, float] = {}
-    for threads in (1, torch.get_num_threads()) * rounds:
+    for threads in (1, torch.get_num_threads()) * 2:
         with use_threads(threads):
             began = time.perf_counter()
             attempt()
