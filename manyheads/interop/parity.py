@@ -84,7 +84,5 @@ def largest_apart(ours: Tensor, theirs: Tensor, mask: Tensor) -> float:
 
 def token_mask(tokens: Tokens) -> Tensor:
     """Return the attention mask (B, T): 1 for tokens, 0 for padding."""
-    counts = getattr(tokens.seen, "lengths", None)
-    if counts is None:
-        return torch.ones_like(tokens.ids)
-    return (torch.arange(tokens.ids.shape[1], device=counts.device) < counts[:, None]).long()
+    place = torch.arange(tokens.ids.shape[1], device=tokens.ids.device)
+    return (place < tokens.lengths()[:, None]).long()
