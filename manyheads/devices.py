@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import torch
@@ -19,15 +19,21 @@ from torch import Tensor, nn
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
+Sent = TypeVar("Sent")
 
 
-def send(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """Return the tensor on that device. The host does not wait for a copy to a GPU: pinned memory
-    can be copied later, when the GPU reaches it.
+def send(held: Sent, device: torch.device | str) -> Sent:
+    """Return a tensor on that device, or a named tuple with all it holds there. The host does not
+    wait for a copy to a GPU: pinned memory can be copied later, when the GPU reaches it.
     """
-    if torch.device(device).type == "cuda" and tensor.device.type == "cpu":
-        return tensor.pin_memory().to(device, non_blocking=True)
-    return tensor.to(device)
+    sent: Any = held
+    if isinstance(sent, Tensor) and torch.device(device).type == "cuda" and sent.is_cpu:
+        sent = sent.pin_memory().to(device, non_blocking=True)
+    elif hasattr(sent, "to"):
+        sent = sent.to(device)
+    elif isinstance(sent, tuple):
+        sent = type(sent)(*(send(one, device) for one in sent))
+    return cast(Sent, sent)
 
 
 # Multiplications of a matrix product that one core computes in less than a millisecond. A second

@@ -17,7 +17,6 @@ from manyheads.attention.places import line
 from manyheads.codecs.text import PAD, Text
 from manyheads.data.batches import NOTHING, WIDTH, Ints, Packing, Padding, lay_out, within_rows
 from manyheads.data.shards import Shard, in_chunks
-from manyheads.devices import send
 from manyheads.modules.config import Layout
 from manyheads.modules.transformer import Tokens
 
@@ -38,9 +37,6 @@ class Batch(NamedTuple):
 
     tokens: Tokens
     wanted: Tensor  # (R, T), NOTHING where there is none
-
-    def to(self, device: torch.device) -> Batch:
-        return Batch(self.tokens.to(device), send(self.wanted, device))
 
 
 @dataclass(frozen=True, eq=False)

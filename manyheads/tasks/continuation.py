@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from manyheads.data.shards import Shard
 from manyheads.data.windows import Batch, Windows
 from manyheads.decoding.draft_table import Ids
+from manyheads.devices import send
 from manyheads.modules.losses import sum_losses
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.draft_file import Pairs, WrittenStates
@@ -60,7 +61,7 @@ class ContinuationTask(CodecTask):
         """Sum a measure over the validation set, in windows that do not overlap."""
         device, pad = next(network.parameters()).device, self.codec.special_tokens.pad
         plan = Windows(self.held_out, self.context, self.at_once, self.recipe.layout, pad=pad)
-        each = self.world.map(lambda rows: measure(plan.batch(rows).to(device)), plan.whole())
+        each = self.world.map(lambda rows: measure(send(plan.batch(rows), device)), plan.whole())
         return tuple(map(sum, zip(*each, strict=True)))
 
     def validate(self, network: nn.Module) -> Validation:

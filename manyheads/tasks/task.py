@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar, get_type_
 import torch
 from torch import Tensor, nn
 
+from manyheads.devices import send
 from manyheads.tasks.model import Model, Predictor
 from manyheads.training.distributed import World
 
@@ -45,7 +46,9 @@ class Batches(Protocol):
         """Return one part of a batch, shaped like the others; `rows[part::parts]` of a list."""
 
     def batch(self, rows: Any) -> Any:
-        """Make the tensors of a planned batch; the result has `to(device)`."""
+        """Make the tensors of a planned batch: a tensor, what has `to(device)`, or a named tuple
+        of these.
+        """
 
 
 class Sample(NamedTuple):
@@ -166,7 +169,7 @@ class Task(ABC):
         device, planned = next(network.parameters()).device, batches.epoch(0)
 
         def lose(rows: Any) -> float:
-            terms = self.loss(network, batches.batch(rows).to(device))
+            terms = self.loss(network, send(batches.batch(rows), device))
             return sum(term.item() for term in terms.values())
 
         return sum(self.world.map(lose, planned)) / sum(map(batches.count, planned))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from manyheads.devices import use_threads
+from manyheads.devices import send, use_threads
 from manyheads.training.config import Training
 from manyheads.training.trainer import Trainer, prefetch
 
@@ -49,10 +49,10 @@ def measure_pace(trainer: Trainer) -> Pace:
     trainer.probe_memory()
     trainer.record()
     with use_threads(trainer.threads()):
-        learner.refuse_leaks(next(iter(trainer.batches())).parts[0].to(device))
+        learner.refuse_leaks(send(next(iter(trainer.batches())).parts[0], device))
         begin_seconds = time.perf_counter() - began
         worst = max(plan.epoch(0), key=plan.area)
-        learner.probe_memory(plan.batch(worst[:: trainer.state.parts]).to(device))
+        learner.probe_memory(send(plan.batch(worst[:: trainer.state.parts]), device))
         step_seconds, validation_seconds = step_of(trainer), validation_of(trainer)
         return Pace(step_seconds, validation_seconds, peak_memory(device), begin_seconds)
 

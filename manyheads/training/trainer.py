@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from manyheads.devices import find_fastest_threads, threads_are_set, use_threads
+from manyheads.devices import find_fastest_threads, send, threads_are_set, use_threads
 from manyheads.tasks.task import Sample, Task
 from manyheads.training.compiling import compile_network
 from manyheads.training.distributed import World
@@ -109,7 +109,7 @@ class Trainer:
                 self.validate(counted=self.begun_whole)
             for i, batch in enumerate(batches):
                 # Tested as it is trained: compiled, with its precision, on a batch with its layout.
-                if i == 0 and self.learner.refuse_leaks(batch.parts[0].to(self.world.device)):
+                if i == 0 and self.learner.refuse_leaks(send(batch.parts[0], self.world.device)):
                     self.callback.say("checked: no token sees a later one, no document another")
                 self.step(batch)
                 if self.due(self.training.log_every):
@@ -148,7 +148,7 @@ class Trainer:
         return f"ended at step {self.learner.taken:,}{why if self.is_stuck() else ''}"
 
     def step(self, batch: StepBatch) -> None:
-        parts = [part.to(self.world.device) for part in batch.parts]
+        parts = [send(part, self.world.device) for part in batch.parts]
         for name, mean in self.learner.step(parts, batch.tokens).items():
             self.summed[name] = self.summed.get(name, self.zero) + mean * batch.tokens
         self.state.epoch, self.state.batch = batch.after
@@ -168,7 +168,7 @@ class Trainer:
             mine = self.plan.share(worst, self.world.rank, self.world.size)
             try:
                 part = self.plan.batch(mine[::parts])
-                self.learner.probe_memory(part.to(self.world.device))
+                self.learner.probe_memory(send(part, self.world.device))
                 break
             except torch.OutOfMemoryError:
                 if parts >= len(mine):
@@ -193,7 +193,7 @@ class Trainer:
         alike = max(([b for b in made if shape_of(b) == shape_of(a)] for a in made), key=len)
         if len(alike) > 1 and self.learner.can_record(alike[0]):
             began = time.perf_counter()
-            first, other = (batch.to(self.world.device) for batch in alike[:2])
+            first, other = (send(batch, self.world.device) for batch in alike[:2])
             try:
                 self.learner.record(first, other, self.plan.count(planned[0]))
             except torch.OutOfMemoryError:

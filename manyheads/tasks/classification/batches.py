@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from manyheads.data.batches import NOTHING, Padding, PlannedBatches, Row
-from manyheads.devices import send
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.classification.corpus import LabelledShard
 from manyheads.tasks.classification.frames import Framer
@@ -25,9 +24,6 @@ class LabelledBatch(NamedTuple):
 
     tokens: Tokens
     wanted: Tensor  # (B) or (B, T) classes, or NOTHING; for regression (B) numbers, or NaN
-
-    def to(self, device: torch.device | str) -> LabelledBatch:
-        return LabelledBatch(self.tokens.to(device), send(self.wanted, device))
 
 
 class LabelledBatches(PlannedBatches):

@@ -26,10 +26,6 @@ class ImageBatch(NamedTuple):
     pixels: Tensor
     classes: Tensor | None = None
 
-    def to(self, device: torch.device | str) -> ImageBatch:
-        classes = None if self.classes is None else self.classes.to(device, non_blocking=True)
-        return ImageBatch(self.pixels.to(device, non_blocking=True), classes)
-
 
 class ImageBatches:
     """Plans and makes batches of images, all of one size.

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from manyheads.decoding.config import Sampling
+from manyheads.devices import send
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.image.batches import ImageBatch, ImageBatches, write_array
 from manyheads.tasks.image.codec import PixelCodec
@@ -188,7 +189,7 @@ class ImageTask(Task):
         def lose(rows: Any) -> list[float]:
             # Equal batches on a GPU, where a kernel is compiled for each size.
             filled = np.resize(rows, (batches.rows, 2)) if device.type == "cuda" else rows
-            logs = self.log_probs(network, batches.batch(filled).to(device), first)
+            logs = self.log_probs(network, send(batches.batch(filled), device), first)
             nats: list[float] = (-logs[: len(rows)]).tolist()
             return nats
 

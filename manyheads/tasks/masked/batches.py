@@ -16,7 +16,6 @@ from torch import Tensor
 from manyheads.codecs.text import SpecialTokens, Text
 from manyheads.data.batches import Ints, Padding, PlannedBatches, lay_out
 from manyheads.data.shards import Shard
-from manyheads.devices import send
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.masked.settings import Masking
 
@@ -159,11 +158,6 @@ class MaskedBatch(NamedTuple):
     tokens: Tokens
     hidden: Tensor  # (M) places in the flattened batch
     wanted: Tensor  # (M)
-
-    def to(self, device: torch.device | str) -> MaskedBatch:
-        return MaskedBatch(
-            self.tokens.to(device), send(self.hidden, device), send(self.wanted, device)
-        )
 
 
 class MaskedBatches(PlannedBatches):

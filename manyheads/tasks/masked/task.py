@@ -15,6 +15,7 @@ from torch import Tensor
 
 from manyheads.codecs.text import Text
 from manyheads.data.shards import Shard
+from manyheads.devices import send
 from manyheads.modules.build import build_masked_lm
 from manyheads.modules.losses import sum_losses
 from manyheads.modules.transformer import Encoder
@@ -87,7 +88,7 @@ class MaskedTask(CodecTask):
         device = next(network.parameters()).device
 
         def guess(rows: Any) -> tuple[int, float, int]:
-            batch = self.held_out.batch(rows).to(device)
+            batch = send(self.held_out.batch(rows), device)
             scores = score_hidden(network, batch)
             loss = sum_losses(scores, batch.wanted).item()
             return int((scores.argmax(-1) == batch.wanted).sum()), loss, len(batch.wanted)
@@ -105,7 +106,7 @@ class MaskedTask(CodecTask):
     def sample(self, network: Any, window: int, device: torch.device) -> Sample:
         """Return the beginning of a window, its hidden tokens, and the predicted tokens."""
         batch = self.held_out.batch([(window, 0)])
-        guessed = score_hidden(network, batch.to(device)).argmax(-1).tolist()
+        guessed = score_hidden(network, send(batch, device)).argmax(-1).tolist()
         ids, hidden = batch.tokens.ids[0].clone(), batch.hidden.tolist()
         shown = [i for i in hidden if i < SHOWN_TOKENS]
         ids[hidden] = self.hiding.mask

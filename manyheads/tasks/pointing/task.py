@@ -19,7 +19,7 @@ from torch import Tensor
 from manyheads.codecs.text import Text
 from manyheads.data.batches import Padding, PlannedBatches, Row, map_by_length, split_off
 from manyheads.data.shards import Shard, write_shard
-from manyheads.devices import send, use_threads_for
+from manyheads.devices import use_threads_for
 from manyheads.modules.build import build_classifier
 from manyheads.modules.heads import EncoderHead
 from manyheads.modules.transformer import Tokens
@@ -57,11 +57,6 @@ class PointingBatch(NamedTuple):
     tokens: Tokens
     text: Tensor  # (B, T) True for tokens of the text, which an answer may have
     marks: Tensor  # (B, T)
-
-    def to(self, device: torch.device | str) -> PointingBatch:
-        return PointingBatch(
-            self.tokens.to(device), send(self.text, device), send(self.marks, device)
-        )
 
 
 class PointingBatches(PlannedBatches):

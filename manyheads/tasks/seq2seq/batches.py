@@ -29,7 +29,6 @@ from manyheads.data.batches import (
     within_rows,
 )
 from manyheads.data.shards import Shard
-from manyheads.devices import send
 from manyheads.modules.config import Layout
 from manyheads.modules.transformer import Tokens
 
@@ -43,9 +42,6 @@ class PairBatch(NamedTuple):
     source: Tokens
     target: Tokens
     wanted: Tensor  # (B, T), NOTHING where there is none
-
-    def to(self, device: torch.device) -> PairBatch:
-        return PairBatch(self.source.to(device), self.target.to(device), send(self.wanted, device))
 
 
 @dataclass(frozen=True)
