@@ -11,7 +11,7 @@ from typed import SETTINGS, texts
 import manyheads.learn
 import manyheads.tasks.table
 
-FILES, FUNCTIONS = 65, 545  # at the most: less is better
+FILES, FUNCTIONS = 65, 544  # at the most: less is better
 
 
 def test_training_crosses_no_more_and_its_recipe_is_written_and_read_once(
