@@ -108,15 +108,13 @@ def draw(
     Example: manyheads draw "Causal() & Window(2)" --grid 8x8 --png window.png
     """
     from manyheads.attention.notation import read
+    from manyheads.cli.screen import print_picture
     from manyheads.inspect.drawing import draw as drawn
 
     if png is not None and png.is_dir():
         raise ValueError(f"--png names a file to write, {png} is a folder")
     picture = drawn(read(pattern), places_of(line, grid, blocks, graph), query)
-    print(picture)
-    if png is not None:
-        picture.save(png)
-        print(f"\npicture: {png}")
+    print_picture(picture, png, picture.save)
 
 
 def demo(

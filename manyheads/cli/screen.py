@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 from rich.console import Console
@@ -69,6 +70,14 @@ def print_report(
 ) -> None:
     """Print what was measured, for a person or for a program."""
     print(json.dumps(report, ensure_ascii=False, indent=2) if as_json else as_table(report))
+
+
+def print_picture(view: object, out: Path | None, save: Callable[[Path], object]) -> None:
+    """Print a picture as text, and save it where a file was asked for."""
+    print(view)
+    if out is not None:
+        save(out)
+        print(f"\npicture: {out}")
 
 
 def print_json(value: Any) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from manyheads.cli.incoming import read_chunks
-from manyheads.cli.screen import print_report, tell_warnings
+from manyheads.cli.screen import print_picture, print_report, tell_warnings
 from manyheads.inspect.record import recording
 from manyheads.metrics.report import make_report, sign_values
 from manyheads.tasks.graph.inspection import count_hops
@@ -64,10 +64,7 @@ def evaluate_graphs(model: Predictor, options: ExamplesOptions) -> None:
 def look(model: Predictor, options: LookGraphOptions) -> None:
     with tell_warnings():
         picture = draw_graph(model, options)
-    print(picture)
-    if options.out is not None:
-        picture.save(options.out)
-        print(f"\npicture: {options.out}")
+    print_picture(picture, options.out, picture.save)
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from manyheads.cli.live import serve_live
-from manyheads.cli.screen import count_amount, print_report
+from manyheads.cli.screen import count_amount, print_picture, print_report
 from manyheads.data.packed import write_packed
 from manyheads.decoding.config import Sampling
 from manyheads.tasks.image.codec import PixelCodec
@@ -109,10 +109,7 @@ def look_at(model: ImageModel, options: LookAtPixelOptions) -> None:
         view = look_at_pixel(model, picture, options.place, *asked)
     if of_class != options.of_class:
         print(f"class {of_class}, the likeliest; --class says another\n")
-    print(view)
-    if options.out is not None:
-        save_png(view.draw(), options.out)
-        print(f"\npicture: {options.out}")
+    print_picture(view, options.out, lambda out: save_png(view.draw(), out))
 
 
 def inspect_picture(model: ImageModel, options: InspectImageOptions) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.cli.live import serve_live
-from manyheads.cli.screen import count_amount, count_items, print_report
+from manyheads.cli.screen import count_amount, count_items, print_picture, print_report
 from manyheads.data.packed import write_packed
 from manyheads.tasks.music import sound
 from manyheads.tasks.music.chorales import piece_of, read_grids
@@ -158,10 +158,7 @@ def read_music(music: Sequence[Path], split: str) -> list[tuple[str, Piece]]:
 
 def look(model: Musician, options: LookOptions) -> None:
     arcs = model.look(load_midi(options.music or Path()), options.layer, options.head, options.at)
-    print(arcs)
-    if options.out is not None:
-        replace(arcs, title=f"{model.name}: {arcs.title}").save(options.out)
-        print(f"\npicture: {options.out}")
+    print_picture(arcs, options.out, replace(arcs, title=f"{model.name}: {arcs.title}").save)
 
 
 def inspect(model: Musician, options: InspectMusicOptions) -> None:
