@@ -16,13 +16,7 @@ import torch
 from manyheads.config import load as load_settings
 from manyheads.data.sources import Example
 from manyheads.decoding.config import BEAM, DecodingConfig
-from manyheads.lab.figures import (
-    COLOURS,
-    MARKERS,
-    add_legend_below,
-    label_axes,
-    make_figure,
-)
+from manyheads.lab.figures import COLOURS, MARKERS, add_legend_below, label_axes, make_figure
 from manyheads.learn import Request, fit_into, prepare_run, resolve, resume_run
 from manyheads.metrics.report import format_table
 from manyheads.models import load

@@ -11,13 +11,7 @@ import typer
 
 from manyheads.cli import decoders
 from manyheads.cli.options import DeviceOption
-from manyheads.cli.train import (
-    PresetOption,
-    RunsOption,
-    SettingsArgument,
-    TaskGroup,
-    catch_signals,
-)
+from manyheads.cli.train import PresetOption, RunsOption, SettingsArgument, TaskGroup, catch_signals
 
 
 def compare_example(what: str) -> str:

@@ -23,13 +23,7 @@ from torch import Tensor
 from manyheads.decoding.bounds import Bounds, Hypothesis, check_start
 from manyheads.decoding.config import Sampling
 from manyheads.decoding.greedy import Over, Paper, choose_likeliest
-from manyheads.decoding.sample import (
-    as_keys,
-    check_drawn,
-    draw_key,
-    make_noise,
-    weigh_tokens,
-)
+from manyheads.decoding.sample import as_keys, check_drawn, draw_key, make_noise, weigh_tokens
 from manyheads.decoding.step import RewindableStep, to_log_probs
 from manyheads.devices import send
 

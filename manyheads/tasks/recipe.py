@@ -9,13 +9,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self, get_type_hints
 
 from manyheads.config.declare import Settings, setting
-from manyheads.modules.config import (
-    CONFIGS,
-    Layout,
-    NetworkConfig,
-    TransformerConfig,
-    change_kind,
-)
+from manyheads.modules.config import CONFIGS, Layout, NetworkConfig, TransformerConfig, change_kind
 from manyheads.training.config import Training
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})

@@ -13,12 +13,7 @@ from tokenizers import Tokenizer, processors
 from manyheads.codecs.text import SpecialTokens, Text
 from manyheads.interop.huggingface.family import Kind
 from manyheads.interop.huggingface.file_keys import SIGN_NAMES, WRITING
-from manyheads.interop.huggingface.folders import (
-    GENERATION,
-    TOKENIZER_CONFIG,
-    read_json,
-    sign_text,
-)
+from manyheads.interop.huggingface.folders import GENERATION, TOKENIZER_CONFIG, read_json, sign_text
 from manyheads.interop.huggingface.keys import CONFIG, Config, check_keys
 
 # ---- import ----------------------------------------------------------------------------------

@@ -34,11 +34,7 @@ from manyheads.tasks.classification.frames import Frame, Framer, Readable
 from manyheads.tasks.classification.labels import LABELS, LabelledExample, Labels
 from manyheads.tasks.classification.model import Classifier
 from manyheads.tasks.classification.predictions import AnyPrediction, measure, predict
-from manyheads.tasks.classification.settings import (
-    ClassificationRecipe,
-    LabelKind,
-    LabelledData,
-)
+from manyheads.tasks.classification.settings import ClassificationRecipe, LabelKind, LabelledData
 from manyheads.tasks.language.settings import TextCodec
 from manyheads.tasks.portable import Portable
 from manyheads.tasks.task import Sample, Validation, pick_evenly

@@ -8,12 +8,7 @@ from typing import ClassVar
 
 from manyheads.config.declare import setting
 from manyheads.tasks.recipe import Options, Verb
-from manyheads.tasks.verbs import (
-    ExamplesOptions,
-    InspectOptions,
-    PredictOptions,
-    refuse_unwritable,
-)
+from manyheads.tasks.verbs import ExamplesOptions, InspectOptions, PredictOptions, refuse_unwritable
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from manyheads.config.declare import Settings, setting
-from manyheads.modules.config import (
-    ConvolutionalConfig,
-    RecurrentConfig,
-    TransformerConfig,
-)
+from manyheads.modules.config import ConvolutionalConfig, RecurrentConfig, TransformerConfig
 from manyheads.modules.positions import POSITIONS, PositionValue
 from manyheads.tasks.image.verbs import VERBS
 from manyheads.tasks.recipe import START_FROM, Preset, Recipe, TrainingPlan, gated_layers

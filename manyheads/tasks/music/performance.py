@@ -12,13 +12,7 @@ from typing import Any, ClassVar
 
 from manyheads.codecs.text import EOS
 from manyheads.tasks.music.codec import MusicCodec
-from manyheads.tasks.music.notes import (
-    PITCHES,
-    Note,
-    Piece,
-    pitch_name,
-    separate_notes,
-)
+from manyheads.tasks.music.notes import PITCHES, Note, Piece, pitch_name, separate_notes
 
 DOWN = EOS + 1  # the first token id of an event
 UP = DOWN + PITCHES

@@ -13,13 +13,7 @@ from torch import Tensor
 from manyheads.inspect.attention_page import AttentionPage
 from manyheads.inspect.interventions import Intervention, intervening
 from manyheads.inspect.long import MOST_TOKENS
-from manyheads.tasks.inspection import (
-    Pass,
-    describe_page,
-    inspect_pass,
-    make_row,
-    note_cut,
-)
+from manyheads.tasks.inspection import Pass, describe_page, inspect_pass, make_row, note_cut
 from manyheads.tasks.masked.inspection import PARTS
 from manyheads.tasks.pointing.questions import NO_TEXT, frame_question, part_question
 

@@ -12,14 +12,7 @@ from manyheads.modules.config import NETWORK_KINDS, NetworkConfig, TransformerCo
 from manyheads.tasks.language.settings import TextCodec
 from manyheads.tasks.masked.settings import network as transformer
 from manyheads.tasks.pointing.verbs import VERBS
-from manyheads.tasks.recipe import (
-    START_FROM,
-    Choice,
-    Preset,
-    Recipe,
-    TrainingPlan,
-    check_room,
-)
+from manyheads.tasks.recipe import START_FROM, Choice, Preset, Recipe, TrainingPlan, check_room
 from manyheads.training.config import Training
 
 TYPES = 3  # token types: question, text, and words of the text that the question has too

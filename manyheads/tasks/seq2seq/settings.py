@@ -20,11 +20,7 @@ from manyheads.tasks.recipe import (
     check_layout,
     check_room,
 )
-from manyheads.tasks.seq2seq.parallel.config import (
-    PARALLEL,
-    ParallelConfig,
-    ParallelNetworkConfig,
-)
+from manyheads.tasks.seq2seq.parallel.config import PARALLEL, ParallelConfig, ParallelNetworkConfig
 from manyheads.tasks.seq2seq.verbs import VERBS
 from manyheads.training.config import Training
 
