@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from manyheads.data.batches import split_off
 from manyheads.data.filters import LeftOut
 from manyheads.data.sources import kind_of
 from manyheads.tasks.graph.records import read_graph_file
@@ -87,11 +88,10 @@ def split_graphs(
     """Split off a share of the graphs that have a target."""
     order = [i for i, one in enumerate(graphs) if any(one.targets)] or [*range(len(graphs))]
     random.Random(seed).shuffle(order)
-    few = set(order[: max(1, round(share * len(order)))])
-    kept = [one for i, one in enumerate(graphs) if i not in few]
+    kept, few = split_off(graphs, set(order[: max(1, round(share * len(order)))]))
     if not kept:
         raise ValueError("one graph is too few: some are to learn from, some to validate on")
-    return kept, [graphs[i] for i in sorted(few)]
+    return kept, few
 
 
 def gather_nodes(recipe: GraphRecipe) -> GraphCorpus:
