@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -14,11 +14,12 @@ from typing import Any
 from manyheads.cli.live import serve_live
 from manyheads.cli.screen import count_amount, count_items, print_picture, print_report
 from manyheads.data.packed import write_packed
+from manyheads.metrics.report import format_report, make_report, sign_values
+from manyheads.tasks.continuation import score_tokens
 from manyheads.tasks.music import sound
 from manyheads.tasks.music.chorales import piece_of, read_grids
 from manyheads.tasks.music.corpus import VALID, count_pieces
 from manyheads.tasks.music.decoding import MusicDecoding
-from manyheads.tasks.music.evaluation import evaluate_music, music_table
 from manyheads.tasks.music.melody import melody_of
 from manyheads.tasks.music.midi import MidiReport, load_midi, read_pieces, save_midi
 from manyheads.tasks.music.midi_bytes import write_midi
@@ -26,6 +27,7 @@ from manyheads.tasks.music.model import Musician
 from manyheads.tasks.music.notes import Piece
 from manyheads.tasks.music.packing import compress_pieces, decompress_pieces, encode_pieces
 from manyheads.tasks.music.roll import Roll
+from manyheads.tasks.music.statistics import Statistics, cut_opening, distance, format_columns
 from manyheads.tasks.music.verbs import (
     ComposeOptions,
     CompressMusicOptions,
@@ -129,9 +131,55 @@ def save_piece(piece: Piece, path: Path, options: ComposeOptions) -> str:
 def evaluate_pieces(model: Musician, options: EvaluateMusicOptions) -> None:
     """Print how likely the model finds this music, and compare it with what the model writes."""
     pieces = read_music(options.music, options.split)
-    shown = partial(count_items, total=len(pieces), what="pieces", done="read")
-    report = evaluate_music(model, pieces, options.count, options.seconds, shown)
+    report = evaluate_music(model, pieces, options.count, options.seconds)
     print_report(report, options.as_json, music_table)
+
+
+def evaluate_music(
+    model: Musician, pieces: Sequence[tuple[str, Piece]], count: int, seconds: float
+) -> dict[str, Any]:
+    """Return a report on (place, piece) pairs: how likely the model finds them, and statistics of
+    their first `seconds`, compared with `count` pieces of that length that the model writes.
+    """
+    if not pieces:
+        raise ValueError("there is nothing to evaluate: no piece has a note")
+    codec, nats, nats_of_notes, tokens = model.task.codec, 0.0, 0.0, 0
+    began, heard = time.perf_counter(), []
+    for where, piece in count_items(pieces, len(pieces), "pieces", "read"):
+        try:
+            found = model.score(piece, model.task.context)  # windows that do not overlap
+            heard.append(cut_opening(codec.render(codec.encode(piece)), seconds))
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+        nats, nats_of_notes = nats - sum(found.logs), nats_of_notes - sum(found.logs[:-1])
+        tokens += len(found.logs)
+    notes = nats_of_notes / (tokens - len(pieces))
+    window = f"context:{model.task.context}|overlap:0"
+    values = {"notes": notes, **score_tokens(nats, tokens)}
+    drawn = [one.piece for one in model.compose(seconds=seconds, count=count)]
+    data, ours = Statistics.of(heard), Statistics.of(drawn)
+    return make_report(
+        model.name,
+        len(pieces),
+        began,
+        sign_values(values, window),
+        tokens=tokens,
+        statistics={"seconds": seconds, "data": data.to_json(), "drawn": ours.to_json()},
+        pitch_classes_apart=round(distance(data, ours), 4),
+    )
+
+
+def music_table(told: Mapping[str, Any]) -> str:
+    """Return the report as text, with the statistics of the music."""
+    held = told["statistics"]
+    columns = {name: Statistics(**held[name]) for name in ("data", "drawn")}
+    lines = [
+        format_report(told),
+        f"\n  the first {held['seconds']:g} s of each piece, and as much drawn",
+        format_columns(columns),
+        f"  pitch classes apart: {told['pitch_classes_apart']:.3f} of 1",
+    ]
+    return "\n".join(lines)
 
 
 def read_music(music: Sequence[Path], split: str) -> list[tuple[str, Piece]]:
