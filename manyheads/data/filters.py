@@ -136,10 +136,10 @@ def hash_pair(example: Example) -> int:
     return hash((" ".join(example.source.split()), " ".join(example.target.split())))
 
 
-def some_left(report: Report, what: str) -> None:
+def some_left(report: Report) -> None:
     """Refuse a corpus of which nothing was read or kept."""
     if not report.read:
-        raise ValueError(f"nothing is in {what}: its files are empty")
+        raise ValueError("nothing is in the corpus: its files are empty")
     if not report.kept:
         why = "".join(f", {n:,} {reason}" for reason, n in report.left_out.counts.items())
-        raise ValueError(f"nothing is left of {what}: {report.read:,} pairs read, 0 kept{why}")
+        raise ValueError(f"nothing is left of the corpus: {report.read:,} pairs read, 0 kept{why}")

@@ -136,10 +136,10 @@ def refuse_no_page(path: Path) -> None:
         raise ValueError(f"--out names a .html file, got {path}")
 
 
-def refuse_no_folder(name: str, folder: Path) -> None:
-    """Refuse, before the work, a folder that is not there and cannot be made."""
+def refuse_no_folder(folder: Path) -> None:
+    """Refuse, before the work, a folder for --out that is not there and cannot be made."""
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not there.is_dir():
-        raise ValueError(f"{name} names a folder in a folder, {there} is a file")
+        raise ValueError(f"--out names a folder in a folder, {there} is a file")
     if not os.access(there, os.W_OK):
-        raise ValueError(f"{name} {folder} cannot be written: you lack the permission")
+        raise ValueError(f"--out {folder} cannot be written: you lack the permission")

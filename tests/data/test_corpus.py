@@ -67,5 +67,5 @@ def test_a_line_of_a_million_characters_is_left_out_and_shown_short() -> None:
 def test_nothing_left_is_refused() -> None:
     report = Report()
     list(filter_pairs([Example("", "", 1)], report))
-    with pytest.raises(ValueError, match=r"nothing is left of train\.de: 1 pairs read, 0 kept"):
-        some_left(report, "train.de")
+    with pytest.raises(ValueError, match="nothing is left of the corpus: 1 pairs read, 0 kept"):
+        some_left(report)

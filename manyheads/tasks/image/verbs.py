@@ -185,7 +185,7 @@ class DecompressOptions(Options):
         elif self.out.suffix.lower() == ".png" and not self.out.is_dir():
             raise ValueError(f"images need a folder or an .npz: --out folder/, got {self.out}")
         else:
-            refuse_no_folder("--out", self.out)
+            refuse_no_folder(self.out)
 
 
 COMMANDS = "manyheads.tasks.image.commands"

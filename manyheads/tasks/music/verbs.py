@@ -93,7 +93,7 @@ class ComposeOptions(MusicDecoding, Options):
         elif out.is_file() or (out.suffix and not out.is_dir()):
             raise ValueError(f"--out names a folder or a .mid file, got {out}")
         else:
-            refuse_no_folder("--out", out)
+            refuse_no_folder(out)
 
     def paths(self) -> list[Path]:
         """Return the one file, or 001.mid, 002.mid, ... in a folder."""
@@ -216,7 +216,7 @@ class DecompressMusicOptions(Options):
             raise ValueError("one file is decompressed at a time: hymns.mh --out folder/")
         if self.out.suffix.lower() in MIDI and not self.out.is_dir():
             raise ValueError(f"music is written into a folder: --out folder/, got {self.out}")
-        refuse_no_folder("--out", self.out)
+        refuse_no_folder(self.out)
 
 
 COMMANDS = "manyheads.tasks.music.commands"

@@ -87,7 +87,7 @@ def gather(kind: Kind, data: PairData, seed: int = 0) -> PairCorpus:
     filters = data.filters or FILTERS[kind]
     pairs = read_pairs(kind, data.source, data.target, data.pairs)
     train = list(filter_pairs(pairs, report, filters, held_out=valid))
-    some_left(report, "the corpus")
+    some_left(report)
     if kind == "answering" and all(one.target in one.source for one in train):
         report.remarks.append(
             "every answer stands in its text: `manyheads train pointing` learns to find it there, "
