@@ -73,7 +73,12 @@ class FusedSublayer:
         if not isinstance(self.part, Attention):
             return self.back(self.into(x), x)
         self.x = x  # what `project_out` adds
-        return self.part(x, *told, **options)
+        inward, out = cast(Any, self.part.inward), cast(Any, self.part.out)
+        inward.forward, out.forward = self.project_in, self.project_out
+        try:
+            return cast(Tensor, self.part(x, *told, **options))
+        finally:  # other sublayers may have the same part
+            del inward.forward, out.forward
 
     def project_in(self, x: Tensor, rows: slice = ALL) -> Tensor:
         """Compute these rows of an attention layer's queries, keys and values."""
@@ -105,19 +110,13 @@ def fuse_sublayers(network: nn.Module, rows: int) -> Iterator[None]:
     blocks = cast(Any, network).stack.blocks if is_fused(network, rows) else ()
     try:
         for block in cast(list[Block], blocks):
-            for sublayer in (part for part in block.children() if can_fuse(part)):
-                fused = FusedSublayer(cast(Sublayer, sublayer))
-                replaced = [(sublayer, fused.forward)]
-                if isinstance(fused.part, Attention):
-                    replaced.append((fused.part.inward, fused.project_in))
-                    replaced.append((fused.part.out, fused.project_out))
-                for module, forward in replaced:
-                    cast(Any, module).forward = forward
-                    changed.append(module)
+            for sublayer in (cast(Any, part) for part in block.children() if can_fuse(part)):
+                sublayer.forward = FusedSublayer(sublayer).forward
+                changed.append(sublayer)
         yield
     finally:
-        for module in changed:
-            del module.forward
+        for sublayer in changed:
+            del sublayer.forward
 
 
 def can_fuse(sublayer: nn.Module) -> bool:

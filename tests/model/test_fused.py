@@ -5,7 +5,7 @@ The Triton programs run where there is a GPU, or on a CPU in Triton's interprete
 
 import copy
 import os
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -240,3 +240,19 @@ def test_a_forward_of_ones_own_and_a_block_that_comes_twice_stay_as_they_are() -
     with fuse_sublayers(decoder, 18):
         torch.testing.assert_close(decoder(tokens), wanted)
     assert out.forward is own
+
+
+@torch.no_grad()
+def test_layers_that_share_their_attention_are_fused_each_with_its_own_norm() -> None:
+    decoder = make_decoder()
+    first, second = (cast(Any, block).self_attention for block in decoder.stack.blocks)
+    second.part = first.part
+    nn.init.normal_(second.norm.weight)
+    decoder.stack.fused = True
+    tokens = Tokens(torch.randint(50, (3, 6), device=DEVICE), line(6, device=DEVICE))
+    wanted = decoder(tokens)
+    with fuse_sublayers(decoder, 18):
+        torch.testing.assert_close(decoder(tokens), wanted, atol=1e-4, rtol=1e-4)
+        assert "forward" in vars(first)
+        assert "forward" in vars(second)
+    assert not any("forward" in vars(one) for one in decoder.modules())
