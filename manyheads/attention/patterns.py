@@ -6,7 +6,7 @@ A pattern is a value: it prints as it is written, can be compared and saved, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from operator import and_, or_
@@ -96,8 +96,7 @@ class Pattern:
         return len(mine) == len(theirs) and all(map(equal, mine, theirs))
 
     def __hash__(self) -> int:
-        held = (repr(v) if isinstance(v, tuple | list) else v for v in values_of(self))
-        return hash((type(self), *(v for v in held if isinstance(v, int | str | Pattern))))
+        return hash((type(self), hashable(values_of(self))))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(show_value, values_of(self)))})"
@@ -121,6 +120,14 @@ def equal(a: Any, b: Any) -> bool:
     if isinstance(a, tuple | list) and type(a) is type(b) and len(a) == len(b):
         return all(map(equal, a, b))
     return torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else bool(a == b)
+
+
+def hashable(value: Any) -> Hashable:
+    """Return the numbers, texts and patterns in a value: a list may change, and the contents of a
+    tensor may be on a GPU."""
+    if isinstance(value, tuple | list):
+        return tuple(map(hashable, value))
+    return value if isinstance(value, int | float | str | Pattern) else None
 
 
 def show_value(value: Any) -> str:

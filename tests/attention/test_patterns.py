@@ -420,6 +420,12 @@ def test_what_a_pattern_holds_in_a_tuple_or_a_list_belongs_to_the_batch(pattern:
     assert pattern.to("cpu") == pattern != chosen
 
 
+def test_a_hash_does_not_wait_for_the_contents_of_a_tensor() -> None:
+    here = Causal() & Lengths(torch.tensor([3, 1]))
+    away = Causal() & Lengths(torch.empty(2, dtype=torch.long, device="meta"))  # has no contents
+    assert hash(here) == hash(away)
+
+
 def test_sequences_of_a_batch_are_selected() -> None:
     documents = Segments.of([[1, 1], [2]], 2)
     chosen = (Lengths([3, 5]) & documents).select(torch.tensor([1, 1]))
