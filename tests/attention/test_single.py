@@ -111,12 +111,13 @@ def test_the_interpreted_program_does_as_the_plain_way(elsewhere: bool) -> None:
     not TRITON or os.environ.get("TRITON_INTERPRET") != "1", reason="needs Triton's interpreter"
 )
 @pytest.mark.parametrize("place", [0, 30, 39])
-def test_the_interpreted_program_writes_new_keys(place: int) -> None:
+@pytest.mark.parametrize("step", [1, 2])
+def test_the_interpreted_program_writes_new_keys_however_they_lie(place: int, step: int) -> None:
     from manyheads.attention.kernels.triton.single import launch
 
     query, key, value, at, _ = (x.cpu() for x in beams())
     at.fill_(place)
-    new = torch.randn(2, 3, 2, 1, 16)
+    new = torch.randn(2, 3, 2, 1, 16 * step)[..., ::step]  # as a rotation of one's own may return
     held = [x.clone().index_copy_(2, at, one) for x, one in zip((key, value), new, strict=True)]
     wanted = single.one_query_plainly(query, *held, at, None, 0.25)
     found = launch(query, key, value, at, None, 0.25, (new[0], new[1]))

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from manyheads.attention.kernels.triton.launch import make_channels_contiguous
 from manyheads.devices import on_its_gpu
 
 triton: Any = import_module("triton")
@@ -95,9 +96,9 @@ def launch(
     """
     batch, heads, _, channels = query.shape
     if new is None:  # with new ones a copy would be written into
-        key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (key, value))
-    query = query if query.stride(-1) == 1 else query.contiguous()
-    new_key, new_value = (key, value) if new is None else new
+        key, value = map(make_channels_contiguous, (key, value))
+    query = make_channels_contiguous(query)
+    new_key, new_value = map(make_channels_contiguous, new or (key, value))
     out = query.new_empty(batch, heads, 1, channels)
     attend_on_device[(batch * heads,)](
         *(query, key, value, out, place, place if rows is None else rows),
