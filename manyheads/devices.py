@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
+from threading import Event
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
@@ -85,10 +86,13 @@ def use_threads_for(
 
 
 def map_in_threads(
-    work: Callable[[Item], Made], items: Sequence[Item], at_once: int | None = None
+    work: Callable[[Item], Made],
+    items: Sequence[Item],
+    at_once: int | None = None,
+    stopped: Event | None = None,
 ) -> list[Made]:
     """Return work(item) for each item, in order; several at once where there are threads, but no
-    more than `at_once`.
+    more than `at_once`. After an error or Ctrl-C, `stopped` tells the work that still runs to end.
 
     Each item is computed by one thread: two that share every product wait for each other.
     """
@@ -106,6 +110,8 @@ def map_in_threads(
     try:
         return [*pool.map(work_alike, items)]
     finally:
+        if stopped is not None:
+            stopped.set()
         pool.shutdown(cancel_futures=True)
         torch.set_num_threads(threads)  # the 1 of the pool holds for later threads too
 

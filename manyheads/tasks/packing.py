@@ -11,7 +11,9 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError
 from pathlib import Path
+from threading import Event
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -59,10 +61,25 @@ class SymbolReader:
 
 
 def map_parts(
-    model: Model, work: Callable[[int], Made], numbers: Sequence[int], at_once: int = AT_ONCE
+    model: Model,
+    work: Callable[[int, Told], Made],
+    numbers: Sequence[int],
+    told: Told,
+    at_once: int = AT_ONCE,
 ) -> list[Made]:
-    """Return the work on each part, in order; on a CPU, up to `at_once` of them side by side."""
-    return map_in_threads(work, numbers, at_once if model.device.type == "cpu" else 1)
+    """Return the work on each part, in order; on a CPU, up to `at_once` of them side by side.
+
+    After an error or Ctrl-C, the other parts end when they next tell of their progress.
+    """
+    stopped = Event()
+
+    def tell(more: float) -> None:
+        if stopped.is_set():
+            raise CancelledError
+        told(more)
+
+    workers = at_once if model.device.type == "cpu" else 1
+    return map_in_threads(lambda number: work(number, tell), numbers, workers, stopped)
 
 
 # ---- what must be equal in both directions ----------------------------------------------------

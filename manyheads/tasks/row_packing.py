@@ -44,13 +44,13 @@ def compress_rows(
     head = {**describe_machine(model), "lanes": min(LANES, len(rows)), "lengths": lengths}
     order = sort_rows(lengths)
 
-    def compress_part(begin: int) -> PackedPart:
+    def compress_part(begin: int, told: Told) -> PackedPart:
         some = [rows[i] for i in order[begin : begin + LANES]]
         writer = SymbolWriter(fill_rows(some).to(model.device))
         read_rows(model, head["lanes"], [*map(len, some)], writer, told)
         return PackedPart(writer.coder.finish(), check_rows(some))
 
-    return head, map_parts(model, compress_part, range(0, len(rows), LANES))
+    return head, map_parts(model, compress_part, range(0, len(rows), LANES), told)
 
 
 def decompress_rows(
@@ -59,7 +59,7 @@ def decompress_rows(
     lengths: list[int] = head["lengths"]
     order = sort_rows(lengths)
 
-    def decompress_part(number: int) -> list[list[int]]:
+    def decompress_part(number: int, told: Told) -> list[list[int]]:
         some = [lengths[i] for i in order[number * LANES : (number + 1) * LANES]]
         part = parts[number]
         table = read_rows(model, head["lanes"], some, SymbolReader(part.data), told).tolist()
@@ -68,7 +68,7 @@ def decompress_rows(
             raise ValueError(explain_damage(head, f"part {number + 1}"))
         return rows
 
-    rows = chain(*map_parts(model, decompress_part, range(len(parts))))
+    rows = chain(*map_parts(model, decompress_part, range(len(parts)), told))
     found = dict(zip(order, rows, strict=True))
     return [found[i] for i in range(len(lengths))]
 

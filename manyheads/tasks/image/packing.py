@@ -54,7 +54,7 @@ def compress_images(
     }
     coding = LaneCoding(model, head)
 
-    def compress_part(begin: int) -> PackedPart:
+    def compress_part(begin: int, told: Told) -> PackedPart:
         some = levels[begin : begin + lanes]
         values = codec.split(codec.encode(some).to(model.device))  # (B, N, P)
         writer = SymbolWriter(values.flatten(1))
@@ -63,7 +63,7 @@ def compress_images(
         return PackedPart(data, zlib.crc32(some.numpy().tobytes()))
 
     begins = range(0, len(pictures), lanes)
-    return head, map_parts(model, compress_part, begins, coding.count_at_once())
+    return head, map_parts(model, compress_part, begins, told, coding.count_at_once())
 
 
 def decompress_images(
@@ -73,7 +73,7 @@ def decompress_images(
     codec, lanes = model.task.codec, head["lanes"]
     coding = LaneCoding(model, head)
 
-    def decompress_part(number: int) -> Tensor:
+    def decompress_part(number: int, told: Told) -> Tensor:
         begin, part = number * lanes, parts[number]
         count = min(lanes, head["images"] - begin)
         checks, data = part.data[:count], part.data[count:]
@@ -85,7 +85,7 @@ def decompress_images(
             raise ValueError(explain_damage(head, f"image {begin + wrong + 1:,}"))
         return levels
 
-    found = map_parts(model, decompress_part, range(len(parts)), coding.count_at_once())
+    found = map_parts(model, decompress_part, range(len(parts)), told, coding.count_at_once())
     return codec.brighten(torch.cat(found)).numpy()
 
 
