@@ -96,16 +96,18 @@ def orthogonalize(matrices: Tensor) -> Tensor:
 
 def muon(network: nn.Module, training: Training) -> list[Optimizer]:
     """Use Muon for the matrices of layers, AdamW for all else: embeddings, heads, norms, biases."""
-    groups: dict[tuple[int, ...], list[Tensor]] = {}
+    sizes_of: dict[Tensor, tuple[int, ...]] = {}  # each weight once, though layers may share it
     for name, module in network.named_modules():
         above, _, last = name.rpartition(".")
         if isinstance(module, nn.Linear) and "head" not in name.split("."):
             sizes = getattr(network.get_submodule(above), "sizes", ()) if last == "inward" else ()
-            groups.setdefault(tuple(sizes), []).append(module.weight)
-    if not groups:
+            sizes_of.setdefault(module.weight, tuple(sizes))
+    if not sizes_of:
         raise ValueError("muon moves the matrices of linear layers and this network has none")
-    taken = {id(weight) for weights in groups.values() for weight in weights}
-    others = [p for p in network.parameters() if id(p) not in taken]
+    groups: dict[tuple[int, ...], list[Tensor]] = {}
+    for weight, sizes in sizes_of.items():
+        groups.setdefault(sizes, []).append(weight)
+    others = [p for p in network.parameters() if p not in sizes_of]
     made: list[Optimizer] = [
         FusedMuon(
             [{"params": weights, "sizes": sizes} for sizes, weights in groups.items()],

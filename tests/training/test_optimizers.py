@@ -95,6 +95,14 @@ def test_muon_is_torchs_but_for_layers_that_are_several_in_one() -> None:
         assert sizes.max() < 1.3
 
 
+def test_muon_moves_a_weight_that_two_layers_share_once() -> None:
+    layers = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    layers[1].weight = layers[0].weight
+    first, second = make_optimizers(layers, Training(optimizer="muon"))
+    moved = [*first.param_groups[0]["params"], *second.param_groups[0]["params"]]
+    assert len(moved) == len({*moved}) == len([*layers.parameters()])
+
+
 def test_muon_without_a_linear_layer_is_refused() -> None:
     with pytest.raises(ValueError, match="the matrices of linear layers and this network has none"):
         make_optimizers(nn.Embedding(3, 2), Training(optimizer="muon"))
