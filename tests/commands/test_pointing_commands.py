@@ -2,9 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from typed import Command, Refuses, trained
+
+from manyheads import load
+from manyheads.tasks.pointing.questions import part_question
 
 FACTS = [("ant", "bee"), ("cat", "dog"), ("eel", "fox"), ("gnu", "hen")]
 QUICK = ["network.width=16", "network.depth=1", "training.steps=2", "codec.size=300"]
@@ -52,6 +56,10 @@ def test_a_question_in_a_line_is_what_ends_with_a_question_mark(
 def test_what_is_left_unread_of_a_long_text_is_told(manyheads: Command, model: Path) -> None:
     done = manyheads("translate", "--model", model, "ant? bee", f"ant? {'bee ' * 99}")
     assert (done.code, done.err) == (0, f"line 2: the first {ROOM} tokens are read\n")
+    told: list[str] = []
+    long = part_question(f"ant? {'bee ' * 99}")
+    assert len([*cast(Any, load(model)).point([long], told=told.append)]) == 1
+    assert told == [f"line 1: the first {ROOM} tokens are read"]
 
 
 def test_answers_are_evaluated_and_compared(

@@ -56,8 +56,7 @@ class Pointer(Model):
         first = 1
         read = map(part_question, require_readable(texts, name))
         for some in gather_texts(read, at_once, ready):
-            names = [name(first + i) for i in range(len(some))]
-            yield from self.point(some, how.nbest, told, names)
+            yield from self.point(some, how.nbest, told, name, first)
             first += len(some)
 
     def point(
@@ -65,13 +64,16 @@ class Pointer(Model):
         texts: Sequence[str],
         nbest: int = 1,
         told: Callable[[str], None] = lambda _: None,
-        names: Sequence[str] = (),
+        name: Callable[[int], str] = "line {}".format,
+        first: int = 1,
     ) -> Iterator[list[Written]]:
-        """Yield the best spans of each text; `told` is called with the names of those cut."""
+        """Yield the best spans of each text; `told` is called with the `name` of each that is cut,
+        made of its number, from `first` on.
+        """
         frames = [self.task.frame(text) for text in texts]
-        for name, text, frame in zip(names, texts, frames, strict=False):
+        for number, (text, frame) in enumerate(zip(texts, frames, strict=True), start=first):
             if len(frame.ids) == self.task.room and frame.ends[-1] < len(text.rstrip()):
-                told(f"{name}: the first {self.task.room:,} tokens are read")
+                told(f"{name(number)}: the first {self.task.room:,} tokens are read")
         logs = self.task.decode(self.network, frames)
         for text, frame, each in zip(texts, frames, logs, strict=True):
             yield best_spans(text, frame, each, nbest)
