@@ -206,6 +206,11 @@ def test_amounts_are_numbers_and_a_few_whole_numbers_are_kinds() -> None:
     assert same == [[[3]]] * 3
 
 
+def test_a_number_beside_equal_ones_is_not_scaled_to_a_huge_one() -> None:
+    equal = Schema.learn([one_node("298.15", 0.1 + i) for i in range(37)], ["y"], None)
+    assert equal.encode(one_node(300)).numbers[0, 0] == pytest.approx(1.85)
+
+
 def test_what_was_never_met_is_told() -> None:
     schema = Schema.learn([graph_of({**WATER, "targets": {"y": 1}}, ["y"])], ["y"], None)
     assert [*schema.find_unknown(graph_of(WATER))] == []

@@ -229,8 +229,12 @@ def as_whole(cell: str) -> str:
 
 
 def scale_of(cells: Sequence[str]) -> list[float]:
+    """Return their mean and deviation; 1 for the deviation of equal numbers.
+
+    Rounded, that of [0.1, 0.1, 0.1] is 1e-17: any other number would be scaled to 1e16.
+    """
     values = np.array([float(cell) for cell in cells])
-    return [float(values.mean()), float(values.std()) or 1.0]
+    return [float(values.mean()), float(values.std()) if np.ptp(values) else 1.0]
 
 
 def read_numbers(cells: Sequence[str], name: str) -> Array:
