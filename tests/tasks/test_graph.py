@@ -235,6 +235,19 @@ def test_molecules_are_read_and_what_is_none_is_counted(tmp_path: Path) -> None:
         read_molecules(table, "smiles", ("z",), left_out)
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("N[C@@H](C)C(=O)O", "C[C@H](N)C(=O)O"), ("C(=C/F)\\F", "F/C=C/F")],
+)
+def test_a_molecule_is_the_same_graph_however_it_is_written(one: str, other: str) -> None:
+    pytest.importorskip("rdkit", reason="molecules are read by RDKit")
+    graphs = [parse_smiles(text) for text in (one, other)]
+    assert graphs[0].name == graphs[1].name
+    nodes = [sorted(zip(*graph.columns.values(), strict=True)) for graph in graphs]
+    assert nodes[0] == nodes[1]
+    assert nodes[0] != sorted(zip(*parse_smiles("C[C@@H](N)C(=O)O").columns.values(), strict=True))
+
+
 def test_of_few_molecules_the_mean_of_several_networks_is_the_answer() -> None:
     nodes = GraphData(nodes=Path("n.tsv"), edges=Path("e.tsv"), target=("y",))
     assert GraphRecipe.choose("graph", DATA, 10_000).members == 3

@@ -17,6 +17,7 @@ from manyheads.tasks.graph.schema import FEW_VALUES, RawGraph, are_numbers, is_n
 
 SEPARATOR = re.compile(r"[,;|\s]")
 MISSING = {"na", "n/a", "#n/a", "null"}  # what other programs write for a missing value
+CIP = "_CIPCode"  # RDKit's name for the property
 
 ATOMS = {
     "atom": lambda atom: atom.GetSymbol(),
@@ -28,7 +29,8 @@ ATOMS = {
     "ring": lambda atom: min(atom.GetOwningMol().GetRingInfo().AtomRingSizes(atom.GetIdx()) or [0]),
     "rings": lambda atom: atom.GetOwningMol().GetRingInfo().NumAtomRings(atom.GetIdx()),
     "hybrid": lambda atom: atom.GetHybridization(),
-    "chirality": lambda atom: atom.GetChiralTag(),
+    # R or S: the chiral tag depends on the order in which a SMILES names the neighbours.
+    "chirality": lambda atom: atom.GetProp(CIP) if atom.HasProp(CIP) else "CHI_UNSPECIFIED",
 }
 
 
