@@ -96,6 +96,13 @@ def test_one_graph_is_learned_asked_and_measured(manyheads: Command, tmp_path: P
     unsplit.write_text("id\twords\tkind\n" + "".join(bare[:9]))
     told = "no node is left: all 9 are also among those it learned from"
     assert told in manyheads("evaluate", *at, "--data", unsplit).err
+    other = tmp_path / "other.tsv"  # calls two nodes test that were learned from
+    other.write_text(
+        "id\twords\tkind\tsplit\n" + "".join(f"{row}\ttest\n" for row in map(str.strip, bare[10:]))
+    )
+    done = manyheads("evaluate", *at, "--data", other, "--json")
+    assert json.loads(done.out)["examples"] == 8
+    assert "6 left out: also among those it learned from" in done.err
     nodes.write_text("id\twords\tkind\tsplit\nn1\ta b\todd\tTest\n")
     told = "the column 'split' says 'Test'; train, valid and test, or nothing, would do"
     assert told in manyheads("evaluate", *at, "--data", nodes).err

@@ -238,8 +238,8 @@ class GraphTask(Task):
         return Evaluated(scores, len(batches.graphs), left_out)
 
     def examine_nodes(self, network: SideBySide, path: Path) -> Evaluated:
-        """Evaluate on nodes of the training graph: those that the split column marks as test, or
-        all with a label that was not used in training.
+        """Evaluate on nodes of the training graph, without those whose labels were used in
+        training; with a split column, on those that it marks as test.
         """
         data, names = self.recipe.data, self.read_names(NODES)
         rows = read_node_rows(path, data.target[0])
@@ -252,8 +252,7 @@ class GraphTask(Task):
             split = [rows.get(n, {}).get(data.split, "") for n in names]
             refuse_other_splits(split, data.split)
             whole = keep_targets(whole, split, "test")
-        else:
-            whole = self.leave_out_learned(whole, left_out)
+        whole = self.leave_out_learned(whole, left_out)  # the split may be another than learned
         (graph,) = self.held_out.graphs
         tested = replace(graph, wanted=self.schema.encode_targets(whole.targets))
         scores = measure_answers(self.schema, self.answer(network, self.held_out), [tested])
