@@ -261,6 +261,12 @@ def test_samples_are_judged_by_a_classifier_that_the_run_keeps(
     assert scores["judge_accuracy"]["value"] > 0.9
     assert scores["judge_accuracy"]["signature"] == "judge:1.0000|samples:100|images:40"
     assert scores["judge_distance"]["value"] >= 0
+    np.savez(one := tmp_path / "one.npz", images=paintings.squares(1), labels=["up"])
+    refuses(
+        "samples are compared with how images differ from each other, and one image came; "
+        "two or more would do",
+        *("evaluate", "--model", run, "--images", one, "--samples", 100, *CPU),
+    )
     kept = (run / "judge.safetensors").read_bytes()
     shutil.rmtree(run / "data")  # it is not trained again
     images.rename(tmp_path / "squares.npz")

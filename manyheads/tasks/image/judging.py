@@ -37,6 +37,11 @@ def judge_samples(
             f"{model.name} makes large images of small ones; samples are judged of a model that "
             "draws from nothing"
         )
+    if len(pictures) < 2:
+        raise ValueError(
+            "samples are compared with how images differ from each other, and one image came; "
+            "two or more would do"
+        )
     judge, right = find_judge(model)
     drawn = model.generate(count, told=told)
     real, _ = judge.read(round_as_drawn(task, pictures.pixels))
