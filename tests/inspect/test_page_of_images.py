@@ -84,6 +84,13 @@ def test_pixels_are_as_likely_as_the_image(codec: PixelCodec) -> None:
     )
 
 
+def test_a_value_is_called_by_the_brightness_that_is_drawn() -> None:
+    codec = CODECS[0]
+    drawn = {inspection.name_level(codec, 0, level) for level in range(codec.levels)}
+    every = codec.brighten(torch.arange(codec.levels)).tolist()
+    assert drawn == {f"grey {bright}" for bright in every}
+
+
 def test_a_large_picture_is_shown_in_squares(monkeypatch: pytest.MonkeyPatch) -> None:
     codec = CODECS[0]
     _, fine = read_page(make_model(codec), paint(codec))

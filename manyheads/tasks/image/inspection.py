@@ -172,7 +172,7 @@ def gather_spots(layer: LayerMap, spots: Tensor, corners: Tensor) -> LayerMap:
 def name_level(codec: PixelCodec, channel: int, level: int) -> str:
     if codec.levels == 2:
         return ("black", "white")[level]
-    bright = level * 255 // (codec.levels - 1)
+    bright = int(codec.brighten(torch.tensor(level)))
     return f"{COLOURS[channel] if codec.channels == 3 else 'grey'} {bright}"
 
 
