@@ -258,6 +258,18 @@ def test_graphs_of_a_file_have_the_same_columns(tmp_path: Path) -> None:
         read_graph_file(path, [])
 
 
+def test_a_copy_without_a_name_is_the_same_graph(tmp_path: Path) -> None:
+    given = [{**WATER, "targets": {"y": y}} for y in (1, 2, 3, 3)]
+    path, valid = tmp_path / "some.jsonl", tmp_path / "valid.jsonl"
+    path.write_text("".join(f"{json.dumps(one)}\n" for one in given))
+    valid.write_text(json.dumps(given[3]))
+    data = GraphData(graphs=path, valid_graphs=valid, target=("y",))
+    corpus = gather_graphs(GraphRecipe("graph", data))
+    assert [one.targets for one in corpus.train] == [["1"], ["2"]]
+    assert "2 left out: also among those to validate on" in str(corpus.left_out)
+    assert len(set(corpus.seen)) == 3
+
+
 def test_an_attribute_that_no_edge_has_is_refused() -> None:
     given = networkx.Graph()
     given.add_node("a", colour="red")
