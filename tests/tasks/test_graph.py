@@ -135,7 +135,20 @@ def test_several_targets_with_gaps_count_where_they_are_known() -> None:
     errors = ((said - wanted).square() * known).sum() / 2  # of two networks
     torch.testing.assert_close(task.loss(network, batches.lay_out([0, 1, 2]))["loss"], errors)
     one, *_ = task.answer(network, batches)
-    torch.testing.assert_close(one, said.mean(0)[0] * torch.tensor([0.5, 2]) + torch.tensor([2, 6]))
+    unscaled = said.mean(0)[0] * torch.tensor([0.5, 2]) + torch.tensor([2, 6])
+    torch.testing.assert_close(one.float(), unscaled)
+
+
+def test_large_numbers_keep_their_last_digits() -> None:
+    graphs = [replace(CHAIN, targets=[str(1_600_000_000 + more)]) for more in (1, 6)]
+    schema = Schema.learn(graphs, ["y"], "numbers")
+    task = GraphTask(GraphRecipe("graph", DATA, network=SMALL), schema)
+    scaled = torch.from_numpy(np.stack([schema.encode(graph).wanted for graph in graphs]))
+    assert scaled.tolist() == [[-1], [1]]
+    assert [task.format(one) for one in task.combine(scaled[None])] == [
+        ["1600000001.0000"],
+        ["1600000006.0000"],
+    ]
 
 
 def test_a_consistent_network_has_nothing_to_lose_by_it() -> None:

@@ -163,7 +163,7 @@ class Schema:
         if self.goal == "labels" and not np.isin(values, (0, 1))[np.isfinite(values)].all():
             raise ValueError(f"{', '.join(self.targets)} was 0 and 1 in training, got another")
         if self.goal == "numbers":
-            mean, spread = np.array(self.scales, np.float32).T
+            mean, spread = np.array(self.scales).T
             values = (values - mean) / spread
         return values.astype(np.float32)
 

@@ -151,14 +151,16 @@ class GraphTask(Task):
         device = next(network.parameters()).device
         found: dict[int, Tensor] = {}
         for rows in batches.epoch(0):
-            said = self.combine(network(batches.batch(rows).to(device)).float()).cpu()
+            said = self.combine(network(batches.batch(rows).to(device)).float())
             found |= {row[0]: one for row, one in zip(rows, said, strict=True)}
         return [found[i] for i in range(len(batches.graphs))]
 
     def combine(self, said: Tensor) -> Tensor:
-        """Average the outputs of the ensemble into answers: (M, ...) -> (...)"""
+        """Average the outputs of the ensemble into answers on the CPU: (M, ...) -> (...)"""
+        said = said.cpu()
         if self.schema.goal == "numbers":
-            mean, spread = torch.tensor(self.schema.scales, device=said.device).T
+            # In float32, a number above 16 million is no longer told from the next one.
+            mean, spread = torch.tensor(self.schema.scales, dtype=torch.float64).T
             return said.mean(0) * spread + mean
         return (said.softmax(-1) if self.schema.goal == "classes" else said.sigmoid()).mean(0)
 
