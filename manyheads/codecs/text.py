@@ -158,8 +158,14 @@ class Text:
             raise ValueError(f"a vocabulary needs more than its {len(special)} signs, got {size}")
         tokenizer, trainer = KINDS[kind](size, special)
         if normalize != "none":
-            tokenizer.normalizer = build_normalizer(normalize)
+            form, own = build_normalizer(normalize), tokenizer.normalizer
+            tokenizer.normalizer = normalizers.Sequence([form, own]) if own else form
+        parting = tokenizer.pre_tokenizer
+        # A word "<unk>" that is counted too would take the number of the special token away.
+        uncounted = pre_tokenizers.Split(Regex(rf"^(?:{'|'.join(special)})$"), "removed")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([parting, uncounted])
         tokenizer.train_from_iterator(lines, trainer)
+        tokenizer.pre_tokenizer = parting
         mask = tokenizer.token_to_id(MASK) if masked else None
         return Text(tokenizer, SpecialTokens(encoder_bos=(BOS,), mask=mask) if masked else None)
 
@@ -233,7 +239,10 @@ def bytes_alone(size: int, special: list[str]) -> Parts:
 def pieces_of_words(size: int, special: list[str]) -> Parts:
     """Subwords of a unigram language model, with spaces as part of them."""
     tokenizer = Tokenizer(models.Unigram())
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")
+    # "</s>" in a text falls into two parts, neither of which is the special token.
+    cut = pre_tokenizers.Split(Regex(rf"<(?=(?:{'|'.join(s[1:] for s in special)}))"), "isolated")
+    spaces = pre_tokenizers.Metaspace(prepend_scheme="never")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([cut, spaces])
     tokenizer.decoder = decoders.Metaspace(prepend_scheme="never")
     return tokenizer, trainers.UnigramTrainer(
         vocab_size=size,
@@ -244,8 +253,11 @@ def pieces_of_words(size: int, special: list[str]) -> Parts:
 
 
 def words(size: int, special: list[str]) -> Parts:
-    """Words, split at white space."""
-    tokenizer = Tokenizer(models.WordLevel(unk_token=SPECIAL_TOKEN_NAMES[UNK]))
+    """Words, split at white space; one that is written like a special token is unknown."""
+    unknown = SPECIAL_TOKEN_NAMES[UNK]
+    tokenizer = Tokenizer(models.WordLevel(unk_token=unknown))
+    signs = Regex(rf"(?<!\S)(?:{'|'.join(special)})(?!\S)")
+    tokenizer.normalizer = normalizers.Replace(signs, unknown)
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return tokenizer, whole_words(size, special)
 

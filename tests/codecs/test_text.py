@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyheads.codecs.text import BOS, EOS, KINDS, PAD, UNK, SpecialTokens, Text
+from manyheads.codecs.text import (
+    BOS,
+    EOS,
+    KINDS,
+    PAD,
+    SPECIAL_TOKEN_NAMES,
+    UNK,
+    SpecialTokens,
+    Text,
+)
 
 LINES = ["Ein Hund rennt.", "Zwei Hunde rennen schnell.", "Ein Kind lacht über den Hund."] * 20
 BPE = Text.train(LINES, "bpe", 300)
@@ -50,6 +59,23 @@ def test_text_that_looks_like_a_sign_is_text() -> None:
     ids = BPE.encode("a </s> b <pad>")
     assert not {PAD, BOS, EOS} & set(ids)
     assert BPE.render([BOS, *ids, EOS, PAD]) == "a </s> b <pad>"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_sign_in_a_corpus_is_no_special_token_in_any_vocabulary(kind: str, masked: bool) -> None:
+    signs = [*SPECIAL_TOKEN_NAMES, *["<mask>"][:masked]]
+    lines = [f"the {sign} cat {sign}x {sign}{sign}" for sign in signs] + [*signs, *LINES] * 3
+    codec = Text.train(lines, kind, 300, masked, normalize="nfkc")
+    assert [codec.tokenizer.token_to_id(sign) for sign in signs] == [*range(len(signs))]
+    for line in (*lines, "\uff1c/s\uff1e"):  # the last one is "</s>" after normalisation
+        assert not {*codec.encode(line)} & ({*range(len(signs))} - {UNK})
+    assert codec.encode("cat")[0] >= len(signs)
+
+
+def test_a_word_like_a_special_token_is_unknown() -> None:
+    codec = Text.train(["a <unk> b </s>"], "word", 300)
+    assert [i == UNK for i in codec.encode("a <unk> b </s>")] == [False, True, False, True]
 
 
 def test_pieces_label_each_number() -> None:
