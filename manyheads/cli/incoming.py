@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import sys
+from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import Iterator, Sequence
 from io import BufferedIOBase
@@ -20,7 +21,7 @@ PATIENCE_SECONDS = 0.01  # to wait for the next line
 
 
 class Incoming:
-    """The lines of a stream, without their ends.
+    """The lines of a stream, without their ends and without a byte order mark before the first.
 
     It has its own buffer: one of Python's does not say what it holds without waiting for more.
     """
@@ -33,12 +34,14 @@ class Incoming:
         self.over = False
 
     def __iter__(self) -> Iterator[bytes]:
+        mark = BOM_UTF8
         while True:
             while not self.lines and not self.over:
                 self.read_chunk()
             if not self.lines:
                 return
-            yield self.lines.popleft().removesuffix(b"\r")
+            yield self.lines.popleft().removeprefix(mark).removesuffix(b"\r")
+            mark = b""
 
     def has_next(self) -> bool:
         """Whether the next line, or the end, is there already; blank lines count if they are read.
@@ -98,6 +101,6 @@ def read_stdin() -> str:
     """Return all of stdin as text."""
     if is_terminal():
         print("reading from the terminal; Ctrl-D ends", file=sys.stderr)
-    raw = sys.stdin.buffer.read().split(b"\n")
+    raw = sys.stdin.buffer.read().removeprefix(BOM_UTF8).split(b"\n")
     each = (line.removesuffix(b"\r") for line in raw)  # as in a corpus
     return "\n".join(decode_line(line, STDIN, i) for i, line in enumerate(each, start=1))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from manyheads.cli.incoming import CHUNK_BYTES, Incoming
+from manyheads.cli.incoming import CHUNK_BYTES, Incoming, read_stdin
 
 
 class Pipe:
@@ -45,6 +45,13 @@ def pipe() -> Iterator[Pipe]:
 def test_lines_are_those_of_the_file(text: bytes) -> None:
     file = [line.removesuffix(b"\n").removesuffix(b"\r") for line in io.BytesIO(text)]
     assert list(Incoming(io.BytesIO(text))) == file
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    marked = "\ufeff{}\n\ufeffb\n".encode()
+    assert list(Incoming(io.BytesIO(marked))) == [b"{}", "\ufeffb".encode()]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(marked)))
+    assert read_stdin() == "{}\n\ufeffb\n"
 
 
 def test_a_line_is_ready_once_its_end_has_come(pipe: Pipe) -> None:
