@@ -179,7 +179,7 @@ def test_a_run_is_trained_and_says_what_uses_it(
         ),
         (
             "regression --data {0}/judged.tsv",
-            "{0}/judged.tsv:3: a number was asked for, 'poor' is here",
+            "{0}/judged.tsv:2: a number was asked for, 'good' is here",
         ),
         (
             "language --text {0}/book.txt --preset huge",

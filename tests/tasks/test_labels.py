@@ -6,6 +6,7 @@ import pytest
 from films import examples
 
 from manyheads.data.labelled import Labelled
+from manyheads.tasks.classification.corpus import read_examples
 from manyheads.tasks.classification.labels import Labels
 
 
@@ -48,3 +49,12 @@ def test_labels_that_cannot_be_learned_are_refused(tmp_path: Path) -> None:
         Labels.load(tmp_path / "labels.json")
     with pytest.raises(ValueError, match=r"there is no .*it says what the labels are"):
         Labels.load(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("label", ["nan", "inf", "5,5", "good"])
+def test_a_file_to_measure_numbers_on_has_numbers(label: str, tmp_path: Path) -> None:
+    path = tmp_path / "test.tsv"
+    path.write_text(f"text\tscore\na\t1\nb\t{label}\n")
+    with pytest.raises(ValueError, match=rf"test.tsv:3: a number was asked for, '{label}' is here"):
+        read_examples("regression", path)
+    assert len(read_examples("classification", path)) == 2

@@ -24,7 +24,12 @@ from manyheads.data.labelled import ROWS, Columns, Tagged, read_labelled_file, r
 from manyheads.data.shards import Shard, write_shard
 from manyheads.data.sources import kind_of
 from manyheads.tasks.classification.frames import Frame, Framer
-from manyheads.tasks.classification.labels import LabelledExample, Labels, check_examples
+from manyheads.tasks.classification.labels import (
+    LabelledExample,
+    Labels,
+    check_examples,
+    parse_number,
+)
 from manyheads.tasks.classification.settings import ClassificationRecipe, LabelKind
 from manyheads.tasks.vocabulary import CHARACTERS_A_TOKEN
 from manyheads.training.files import read_tensors, write_tensors
@@ -60,7 +65,12 @@ class LabelledCorpus:
 def read_examples(
     kind: LabelKind, path: Path, columns: Columns = Columns()
 ) -> list[LabelledExample]:
-    return [*(read_tagged(path) if kind == "labelling" else read_labelled_file(path, columns))]
+    """Read all examples of a file; for regression, refuse a label that is no number."""
+    found = [*(read_tagged(path) if kind == "labelling" else read_labelled_file(path, columns))]
+    if kind == "regression":
+        for one in found:
+            parse_number(one.tags[0], f"{path}:{one.line}")
+    return found
 
 
 def gather(recipe: ClassificationRecipe) -> LabelledCorpus:
