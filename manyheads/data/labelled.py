@@ -239,9 +239,9 @@ def guess_columns(path: Path, rows: list[list[str]]) -> tuple[int, int, int | No
 
 
 def read_labelled_records(path: Path, asked: Columns) -> Iterator[Labelled]:
-    names = {
-        what: (getattr(asked, what),) if getattr(asked, what) else NAMES[what] for what in NAMES
-    }
+    # As in a file with columns: whoever names the text reads no second one unless it is named too.
+    said = {what: tuple(filter(None, [getattr(asked, what)])) for what in NAMES}
+    names = said if asked.text else NAMES
     for number, record in read_records(path):
         text = find_field(record, names["text"], "text", path, number)
         label = find_field(record, names["label"], "label", path, number)

@@ -168,6 +168,19 @@ def test_what_is_not_utf_8_is_named_by_its_place(tmp_path: Path) -> None:
 # ---- records ---------------------------------------------------------------------------------
 
 
+def test_columns_that_are_named_are_the_only_ones_read(tmp_path: Path) -> None:
+    asked = Columns(text="premise", label="label")
+    rows = "premise,hypothesis,label\na dog runs,an animal runs,yes\n"
+    record = {"premise": "a dog runs", "hypothesis": "an animal runs", "label": "yes"}
+    files = written(tmp_path, "a.csv", rows), written(tmp_path, "a.jsonl", json.dumps(record))
+    both = asked.text, asked.label, "hypothesis"
+    for columns, second in ((asked, ""), (Columns(*both), "an animal runs")):
+        assert [one.second for path in files for one in read_labelled_file(path, columns)] == [
+            second,
+            second,
+        ]
+
+
 def test_records_hold_words_or_numbers_as_labels(tmp_path: Path) -> None:
     text = '{"text": "a", "label": 1}\n{"sentence": "b", "class": "x", "second": "c"}\n'
     text += '{"text": "d", "label": true}\n{"text": "e", "score": 2.5}\n'
