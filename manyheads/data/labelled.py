@@ -22,6 +22,7 @@ NAMES = {
     "second": ("second", "sentence2", "text2", "question2", "hypothesis"),
 }
 CONLLU = 10  # columns
+csv.field_size_limit(2**31 - 1)  # characters of a cell: Python's own limit is a long document
 WORDS, TAGS = ("words", "tokens"), ("tags", "labels", "ner_tags")
 
 

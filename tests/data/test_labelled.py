@@ -165,6 +165,11 @@ def test_what_is_not_utf_8_is_named_by_its_place(tmp_path: Path) -> None:
         list(read_labelled_file(path))
 
 
+def test_a_cell_may_hold_a_long_document(tmp_path: Path) -> None:
+    long = "word " * 30_000
+    assert found(tmp_path, "a.csv", f'text,label\n"{long}",yes\n') == [Labelled(long, "yes", 2)]
+
+
 # ---- records ---------------------------------------------------------------------------------
 
 
