@@ -38,15 +38,23 @@ class Filters(Settings):
 
     def reason(self, example: Example) -> str:
         """Return why this pair is left out; empty where it is kept."""
+        if blank := find_blank(example):
+            return blank
         one, other = len(example.source.strip()), len(example.target.strip())
-        if not one or not other:
-            return "empty on one side" if one or other else "empty on both sides"
         if self.longest_characters and max(one, other) > self.longest_characters:
             return f"longer than {self.longest_characters} characters"
         longer, shorter = max(one, other), min(one, other)
         if self.ratio and longer >= self.ratio_from and longer > self.ratio * shorter:
             return f"one side over {self.ratio:g} times as long as the other"
         return ""
+
+
+def find_blank(example: Example) -> str:
+    """Return which sides of a pair are empty, in words; empty if none is."""
+    one, other = bool(example.source.strip()), bool(example.target.strip())
+    if one and other:
+        return ""
+    return "empty on one side" if one or other else "empty on both sides"
 
 
 @dataclass

@@ -122,6 +122,19 @@ def test_a_long_line_to_validate_on_is_neither_written_nor_measured(tmp_path: Pa
     assert "1 left out: longer than 20 tokens, of those to validate on" in told
 
 
+def test_a_pair_with_an_empty_side_is_not_validated_on(tmp_path: Path) -> None:
+    rows = [("ein Hund", "a dog"), ("eine Katze", ""), ("", "a cat"), ("", "")]
+    train = tsv(tmp_path / "a.tsv", [(f"ein Hund {i}", f"a dog {i}") for i in range(9)])
+    data = PairData(pairs=train, valid_pairs=tsv(tmp_path / "b.tsv", rows))
+    gathered = gather("translation", data)
+    assert [one.target for one in gathered.valid] == ["a dog"]
+    assert "2 left out: empty on one side, of those to validate on" in str(gathered.report)
+    assert "1 left out: empty on both sides, of those to validate on" in str(gathered.report)
+    assert "9 pairs read, 9 kept" in str(gathered.report)
+    with pytest.raises(ValueError, match=r"b\.tsv is empty: nothing to validate on"):
+        gather("translation", replace(data, valid_pairs=tsv(tmp_path / "b.tsv", rows[1:])))
+
+
 def test_what_a_vocabulary_lacks_is_told(tmp_path: Path) -> None:
     """As where a run starts from one of another script: the network would learn from nothing."""
     data, other = (PairData(pairs=tmp_path / name) for name in ("a.tsv", "b.tsv"))

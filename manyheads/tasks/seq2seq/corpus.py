@@ -14,7 +14,7 @@ import numpy as np
 
 from manyheads.codecs.text import SpecialTokens, Text
 from manyheads.data.batches import Ints, split_off
-from manyheads.data.filters import Report, filter_pairs, some_left
+from manyheads.data.filters import Report, filter_pairs, find_blank, some_left
 from manyheads.data.shards import Shard, write_shard
 from manyheads.data.sources import Example, kind_of, read_aligned, read_columns, read_lines
 from manyheads.tasks.seq2seq.batches import PairShards
@@ -27,6 +27,7 @@ from manyheads.training.files import CORPUS, write_text
 ENCODED_AT_ONCE = 10_000  # lines
 LOOKED_AT = 10_000  # pairs, whose words tell the two sides apart
 SWAPPED = 0.4  # shares of known words, added over both sides
+WHOSE = ", of those to validate on"
 CAPITALS = "capitals.npy"  # index of each training pair's copy in ALL CAPS
 
 
@@ -76,10 +77,8 @@ def gather(kind: Kind, data: PairData, seed: int = 0) -> PairCorpus:
     """Read all pairs; leave out bad ones, and report which and why."""
     if data.pairs is None and data.source is None:
         raise ValueError(f"nothing to learn from: {data.imported} is a model, not pairs of texts")
-    given = bool(data.valid_source or data.valid_pairs)
-    held = read_pairs(kind, data.valid_source, data.valid_target, data.valid_pairs)
-    valid = list(held) if given else []
-    report = Report()
+    report, given = Report(), bool(data.valid_source or data.valid_pairs)
+    valid = list(read_held(kind, data, report)) if given else []
     if given and not valid:
         raise ValueError(
             f"{data.valid_pairs or data.valid_source} is empty: nothing to validate on"
@@ -136,7 +135,7 @@ def prepare(gathered: PairCorpus, recipe: Seq2SeqRecipe, folder: Path) -> None:
                 f"{longest} tokens; a larger data.longest_tokens would do"
             )
         over = list(compress(examples, [not fit for fit in fits]))
-        whose = "" if name == "train" else ", of those to validate on"
+        whose = "" if name == "train" else WHOSE
         leave_out(report, over, f"longer than {longest} tokens{whose}", name == "train")
         if isinstance(network, ParallelConfig) and name == "train":
             fits = leave_out_refused(network, examples, sources, targets, fits, report)
@@ -318,6 +317,15 @@ def read_pairs(
         )
     else:
         yield from KINDS[kind].records.examples(pairs)
+
+
+def read_held(kind: Kind, data: PairData, report: Report) -> Iterator[Example]:
+    """Yield the pairs to validate on; report those with an empty side, which measure nothing."""
+    for example in read_pairs(kind, data.valid_source, data.valid_target, data.valid_pairs):
+        if blank := find_blank(example):
+            report.note(f"{blank}{WHOSE}", example)
+        else:
+            yield example
 
 
 def hold_out(examples: list[Example], count: int, seed: int) -> tuple[list[Example], list[Example]]:
