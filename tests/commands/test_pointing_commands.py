@@ -77,3 +77,14 @@ def test_answers_are_evaluated_and_compared(
 def test_what_only_writing_has_is_refused(refuses: Refuses, model: Path, option: str) -> None:
     sentence = f"{option} is for models of translation, {model} is one of pointing"
     refuses(sentence, "translate", "--model", model, option, "2", "ant? bee")
+
+
+def test_questions_without_an_answer_are_not_measured_and_told(
+    manyheads: Command, model: Path, questions: Path, tmp_path: Path
+) -> None:
+    path, none = tmp_path / "test.jsonl", {"context": "ant", "question": "who?", "answers": []}
+    first = questions.read_text().splitlines()[0]
+    path.write_text(f"{json.dumps(none)}\n{first}\n")
+    done = manyheads("evaluate", "--model", model, "--pairs", path, "--json")
+    assert done.err.startswith("1 of 2 questions have no answer: left out\n")
+    assert json.loads(done.out)["examples"] == 1

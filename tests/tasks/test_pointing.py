@@ -235,6 +235,15 @@ def test_questions_are_validated_on_with_texts_that_are_not_learned_from() -> No
     assert hold_out_texts(questions, 500, seed=0)[1] == valid, "a tenth at most"
 
 
+def test_questions_that_have_no_answer_are_left_out_too(tmp_path: Path) -> None:
+    pairs = write_questions(tmp_path / "q.jsonl")
+    with pairs.open("a") as file:
+        file.write(json.dumps({"context": "ant", "question": "who?", "answers": []}) + "\n")
+    data = QuestionData(pairs=pairs, valid_pairs=pairs)
+    corpus = PointingTask.gather(PointingRecipe("pointing", data))
+    assert (len(corpus.train), len(corpus.valid), corpus.left) == (40, 40, 2)
+
+
 def test_questions_without_answers_in_their_texts_are_told_and_left_out(tmp_path: Path) -> None:
     pairs = write_questions(tmp_path / "q.jsonl")
     with pairs.open("a") as file:

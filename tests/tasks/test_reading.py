@@ -87,6 +87,19 @@ def test_questions_come_under_a_paragraph_or_alone(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("none", [[], {"text": [], "answer_start": []}])
+def test_a_question_without_an_answer_is_left_out_of_the_corpus(tmp_path: Path, none: Any) -> None:
+    asked: Any = [{"context": "It rains.", "question": f"{i}?", "answer": "It"} for i in range(10)]
+    never = {"context": "It rains.", "question": "Does it snow?", "answers": none}
+    pairs, valid = (tmp_path / name for name in ("x.jsonl", "y.jsonl"))
+    write(pairs, lines(never, *asked))
+    write(valid, lines(never, asked[0]))
+    gathered = gather("answering", PairData(pairs=pairs, valid_pairs=valid))
+    assert (len(gathered.train), len(gathered.valid)) == (9, 1)
+    assert "1 left out: empty on one side, of those to validate on" in str(gathered.report)
+    assert gathered.report.findings["empty on one side"].count == 1
+
+
 @pytest.mark.parametrize(
     ("kind", "record", "sentence"),
     [
@@ -97,7 +110,8 @@ def test_questions_come_under_a_paragraph_or_alone(tmp_path: Path) -> None:
         ("answering", {"question": "a"}, "no text under context; its keys are question"),
         ("answering", {"context": "a", "qas": None}, "qas is a list of questions, each an object"),
         ("answering", {"context": "a", "qas": ["b"]}, "qas is a list of questions, each an object"),
-        ("answering", {"context": "a", "question": "b", "answers": []}, "no text under answers or"),
+        ("answering", {"context": "a", "question": "b", "answers": 3}, "no text under answers or"),
+        ("answering", {"context": "a", "question": "b"}, "no text under answers or"),
     ],
 )
 def test_a_record_that_lacks_something_is_refused_by_its_line(

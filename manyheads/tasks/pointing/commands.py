@@ -5,7 +5,11 @@ from __future__ import annotations
 from manyheads.decoding.config import DecodingConfig
 from manyheads.tasks.pointing.model import Pointer
 from manyheads.tasks.pointing.verbs import AnswerOptions, EvaluateAnswersOptions
-from manyheads.tasks.seq2seq.commands import report_models, write_lines
+from manyheads.tasks.seq2seq.commands import (
+    leave_out_unanswered,
+    report_models,
+    write_lines,
+)
 from manyheads.tasks.seq2seq.corpus import read_pairs
 
 
@@ -15,5 +19,5 @@ def answer(model: Pointer, options: AnswerOptions) -> None:
 
 
 def evaluate_answers(model: Pointer, options: EvaluateAnswersOptions) -> None:
-    examples = list(read_pairs("answering", None, None, options.pairs))
+    examples = leave_out_unanswered("answering", read_pairs("answering", None, None, options.pairs))
     report_models(model, options, examples, lambda _: DecodingConfig())

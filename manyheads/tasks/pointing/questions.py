@@ -56,7 +56,7 @@ def read_questions(path: Path) -> Iterator[Question]:
     for number, record in read_records(path):
         where = f"{path}:{number}"
         for one in records.list_questions(record, where):
-            source, answers = records.source(one, where), read_texts(one, records.answers, where)
+            source, answers = records.source(one, where), records.list_answers(one, where)
             (context, *_) = read_texts(one, ("context",), where)
             shift = source.index("\n") + 1 - (len(context) - len(context.lstrip()))
             starts = [each + shift for each in starts_of(one, records.answers)]

@@ -98,16 +98,17 @@ class PointingTask(CodecTask):
         found = [*read_questions(cast(Path, data.pairs))]
         train = [one for one in found if one.spans]
         left = len(found) - len(train)
-        if data.valid_pairs is not None:
-            valid = [*read_questions(data.valid_pairs)]
-        else:
+        held = [] if data.valid_pairs is None else [*read_questions(data.valid_pairs)]
+        valid = [one for one in held if any(one.references)]
+        unanswered = len(held) - len(valid)
+        if data.valid_pairs is None:
             train, valid = hold_out_texts(train, data.held_out, recipe.training.seed)
         if not train or not valid:
             raise ValueError(
                 f"{data.pairs} has {len(found) - left:,} questions with an answer in their text "
                 f"and {left:,} without; 10 with one, or --valid-pairs too, would do"
             )
-        return QuestionCorpus(train, valid, left)
+        return QuestionCorpus(train, valid, left + unanswered)
 
     @classmethod
     def prepare(cls, corpus: QuestionCorpus, recipe: PointingRecipe, folder: Path) -> None:

@@ -128,13 +128,26 @@ def evaluate_pairs(model: Translator, options: EvaluateOptions) -> None:
     tokenize, kind = options.tokenize, model.task.kind
     if tokenize is not None:
         check_tokenizer(tokenize)
-    examples = list(read_pairs(kind, options.source, options.reference, options.pairs))
+    examples = leave_out_unanswered(
+        kind, read_pairs(kind, options.source, options.reference, options.pairs)
+    )
     if tokenize is None:
         tokenize, reason = fitting_tokenizer(example.target for example in examples)
         if reason and kind == "translation":
             print(f"{reason}; --tokenize would change it", file=sys.stderr)
     settle = partial(settle_decoding, options=options)
     report_models(model, options, examples, settle, tokenize)
+
+
+def leave_out_unanswered(kind: Kind, examples: Iterable[Example]) -> list[Example]:
+    """Return all examples but questions without an answer, and say how many of these there are."""
+    read = list(examples)
+    if kind != "answering":
+        return read
+    kept = [one for one in read if any(one.references)]
+    if less := len(read) - len(kept):
+        print(f"{less:,} of {len(read):,} questions have no answer: left out", file=sys.stderr)
+    return kept
 
 
 def report_models(

@@ -19,6 +19,7 @@ from manyheads.tasks.task import Sample, Validation, pick_evenly
 from manyheads.training.files import write_text
 
 Record = dict[str, Any]  # texts under the field names of the corpus
+NO_ANSWER = ""
 HeldOut = tuple[list[str], list[list[str]]]  # validation sources, and the references of each
 
 # ---- how they are read -----------------------------------------------------------------------
@@ -75,8 +76,19 @@ class QuestionRecords:
             where = f"{path}:{number}"
             for one in self.list_questions(record, where):
                 source = self.source(one, where)
-                answer, *others = dict.fromkeys(read_texts(one, self.answers, where))
+                answer, *others = dict.fromkeys(self.list_answers(one, where))
                 yield Example(source, answer, number, tuple(others))
+
+    def list_answers(self, asked: Record, where: str) -> list[str]:
+        """Return the answers; an empty one for an empty list: SQuAD 2.0 has questions without."""
+        none = find_value(asked, self.answers) == []
+        return [NO_ANSWER] if none else read_texts(asked, self.answers, where)
+
+
+def find_value(record: Record, names: tuple[str, ...]) -> Any:
+    """Return what is under the first of these names that is present; of an object, its text."""
+    value = next((record[name] for name in names if name in record), None)
+    return value.get("text") if isinstance(value, dict) else value
 
 
 def read_texts(record: Record, names: tuple[str, ...], where: str) -> list[str]:
@@ -84,8 +96,7 @@ def read_texts(record: Record, names: tuple[str, ...], where: str) -> list[str]:
 
     An answer can also be {"text": "Paris"}, and several {"text": ["Paris", "in Paris"]}.
     """
-    value = next((record[name] for name in names if name in record), None)
-    value = value.get("text") if isinstance(value, dict) else value
+    value = find_value(record, names)
     listed = value if isinstance(value, list) else [value]
     found = [each.get("text") if isinstance(each, dict) else each for each in listed]
     kept = [text for text in found if isinstance(text, str)]
