@@ -1,5 +1,6 @@
 """A model teaches another: what it writes is learned instead of the targets."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -32,6 +33,19 @@ def test_a_corpus_is_written_anew(
     pairs = [(one.source.split(), one.target.split()) for one in read_columns(out)]
     right = sum([WORDS[word] for word in source] == target for source, target in pairs)
     assert right >= 0.9 * len(pairs)
+
+
+def test_sources_with_line_breaks_are_not_written_into_a_table(
+    refuses: Refuses, manyheads: Command, run: Path, tmp_path: Path
+) -> None:
+    corpus, out = tmp_path / "pairs.jsonl", tmp_path / "out.tsv"
+    corpus.write_text('{"source": "eins\\nzwei", "target": "one"}\n')
+    told = f"1 of 1 sources have line breaks, which {out} cannot hold; --out with a .jsonl"
+    asked = ("distill", "--model", run, "--data", corpus, "--out")
+    refuses(f"{told} file would do", *asked, out)
+    assert manyheads(*asked, out.with_suffix(".jsonl")).code == 0
+    record = json.loads(out.with_suffix(".jsonl").read_text(encoding="utf-8"))
+    assert record["source"] == "eins\nzwei"
 
 
 def test_a_corpus_is_not_written_over(refuses: Refuses, run: Path, corpus: Path) -> None:

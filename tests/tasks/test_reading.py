@@ -12,6 +12,7 @@ import pytest
 from manyheads.data.filters import Filters
 from manyheads.data.sources import Example
 from manyheads.tasks.seq2seq.corpus import gather, hold_out, read_pairs
+from manyheads.tasks.seq2seq.kinds import KINDS
 from manyheads.tasks.seq2seq.settings import PairData
 
 PACKED = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, "": open}
@@ -85,6 +86,12 @@ def test_questions_come_under_a_paragraph_or_alone(tmp_path: Path) -> None:
         Example("What does it do?\nIt rains.", "It rains", 3),
         Example("What does it do?\nIt rains.", "rains", 4, ("pours",)),
     ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_record_that_is_made_is_read_as_it_was(tmp_path: Path, kind: Any) -> None:
+    made = KINDS[kind].records.make_record("Who?\nGoethe.\nTom.", "Tom")
+    assert read_one(tmp_path, kind, made) == [Example("Who?\nGoethe.\nTom.", "Tom", 1)]
 
 
 @pytest.mark.parametrize("none", [[], {"text": [], "answer_start": []}])

@@ -185,14 +185,18 @@ def distill(model: Translator, options: DistillOptions) -> None:
     examples = [one for one in read_pairs(task.kind, *files) if one.source.strip()]
     if not examples:
         raise ValueError(f"nothing is in {options.data or options.source} to write targets for")
+    table = out.suffix == ".tsv"
+    if table and (broken := sum("\n" in one.source.strip() for one in examples)):
+        raise ValueError(
+            f"{broken:,} of {len(examples):,} sources have line breaks, which {out} cannot hold; "
+            "--out with a .jsonl file would do"
+        )
     outputs, scores = write_as_teacher(task, model.network, examples, model.name, options.beam)
     with out.open("w", encoding="utf-8") as file:
         for example, output in zip(examples, outputs, strict=True):
-            both = {"source": example.source, "target": output}
-            plain = "\t".join(" ".join(one.split()) for one in both.values())
-            file.write(
-                f"{plain if out.suffix == '.tsv' else json.dumps(both, ensure_ascii=False)}\n"
-            )
+            plain = "\t".join(" ".join(one.split()) for one in (example.source, output))
+            record = KINDS[task.kind].records.make_record(example.source, output)
+            file.write(f"{plain if table else json.dumps(record, ensure_ascii=False)}\n")
     told = ", ".join(f"{name} {value:.2f}" for name, value in scores.items())
     print(f"{len(outputs):,} targets in {out}: {told} against those there")
 

@@ -42,6 +42,10 @@ class PairRecords:
             (source,) = self.all_sources(record, where)
             yield Example(source, target, number, tuple(others))
 
+    def make_record(self, source: str, target: str) -> Record:
+        """Return a record that `examples` reads."""
+        return {"source": source, "target": target}
+
 
 @dataclass(frozen=True)
 class QuestionRecords:
@@ -78,6 +82,11 @@ class QuestionRecords:
                 source = self.source(one, where)
                 answer, *others = dict.fromkeys(self.list_answers(one, where))
                 yield Example(source, answer, number, tuple(others))
+
+    def make_record(self, source: str, target: str) -> Record:
+        """Return a record that `examples` reads."""
+        question, _, context = source.partition("\n")
+        return {"context": context, "question": question, "answers": [target]}
 
     def list_answers(self, asked: Record, where: str) -> list[str]:
         """Return the answers; an empty one for an empty list: SQuAD 2.0 has questions without."""
