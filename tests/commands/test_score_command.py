@@ -2,11 +2,15 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
+from typing import Any
 
 import books
 import pytest
 from typed import Command, Refuses
+
+from manyheads.training.files import RECIPE
 
 TEXT = "the old dog sees a red cat. " * 3
 
@@ -54,6 +58,27 @@ def test_what_the_vocabulary_lacks_is_told(manyheads: Command, model: Path, tmp_
     (tmp_path / "text.txt").write_text(text, encoding="utf-8")
     done = manyheads("evaluate", "--model", model, "--text", tmp_path / "text.txt")
     assert done.err == told
+
+
+def test_test_sets_are_split_into_documents_as_in_training(
+    manyheads: Command, model: Path, tmp_path: Path
+) -> None:
+    """A model of lines never saw what comes after a line."""
+    lines = shutil.copytree(model, tmp_path / "run")
+    recipe = (lines / RECIPE).read_text(encoding="utf-8")
+    (lines / RECIPE).write_text(recipe.replace("split: file", "split: line"), encoding="utf-8")
+    text = tmp_path / "text.txt"
+    text.write_text("the old\na dog\n", encoding="utf-8")
+
+    def report(run: Path, *more: str) -> Any:
+        told = json.loads(
+            manyheads("evaluate", "--model", run, "--text", text, "--json", *more).out
+        )
+        return told["examples"], told["scores"]
+
+    assert report(lines) == report(model, "--split", "line")
+    assert report(lines, "--split", "file") == report(model)
+    assert [report(one)[0] for one in (lines, model)] == [2, 1]
 
 
 def test_each_line_may_be_a_text_of_its_own(manyheads: Command, model: Path) -> None:

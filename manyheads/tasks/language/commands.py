@@ -134,7 +134,8 @@ def finite_or_none(number: float) -> float | None:
 
 
 def evaluate_text(model: LanguageModel, options: EvaluateTextOptions) -> None:
-    read = [document.text for document in read_documents(options.text)]
+    split = options.split or model.task.recipe.data.split
+    read = [document.text for document in read_documents(options.text, split)]
     report = evaluate_documents(model, count_items(read, len(read), "documents", "read"))
     tell_unknown(report["unknown"], report["tokens"])
     print_report(report, options.as_json)

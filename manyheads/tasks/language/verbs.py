@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from manyheads.config.declare import setting, with_default
+from manyheads.data.documents import check_split
 from manyheads.decoding.config import BEAM
 from manyheads.tasks.language.decoding import LanguageDecoding
 from manyheads.tasks.recipe import Options, Verb
@@ -76,11 +77,18 @@ class EvaluateTextOptions(Options):
     text: tuple[Path, ...] = setting(
         (), "Text files, folders of text files, or .jsonl; can be given several times."
     )
+    split: str | None = setting(
+        None,
+        "What a document is, as in data.split: file, line, blank, or a separator.",
+        instead="as in training",
+    )
     as_json: bool = setting(False, "Print the report as JSON.", flag="--json")
 
     def __post_init__(self) -> None:
         if not self.text:
             raise ValueError("a test set is text: --text book.txt")
+        if self.split is not None:
+            check_split(self.split)
 
 
 @dataclass(frozen=True)
