@@ -103,6 +103,16 @@ def test_every_option_is_named_with_its_default() -> None:
     assert named == options
 
 
+def test_a_beam_does_not_sample_and_has_its_usual_width(model: LanguageModel) -> None:
+    how = {"max_new_tokens": 12}
+    plain = LanguageDecoding(temperature=0.0, beam=5, **how)
+    ((wanted, *_),) = model.write(["the"], plain)
+    assert model.generate("the", beam=5, **how) == wanted.text
+    assert model.generate("the", strategy="beam", **how) == wanted.text
+    with pytest.raises(ValueError, match="a beam searches and a temperature"):
+        model.generate("the", beam=5, temperature=0.5)
+
+
 def test_an_option_of_another_kind_is_refused(model: LanguageModel) -> None:
     with pytest.raises(ValueError, match=r"^beam is a whole number, got '3'$"):
         model.generate("the", beam="3")  # type: ignore[arg-type]

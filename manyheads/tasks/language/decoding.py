@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from manyheads.config.declare import setting, with_default
-from manyheads.decoding.config import DecodingConfig, DecodingOptions
+from manyheads.decoding.config import BEAM, DecodingConfig, DecodingOptions
 
 
 @dataclass(frozen=True)
@@ -44,3 +45,12 @@ class LanguageOptions(DecodingOptions, total=False):
     truncate: bool
     special: bool
     chat: bool
+
+
+def add_implied(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Add what the options imply: a beam strategy has a width, and a wide beam does not sample."""
+    implied: dict[str, Any] = {"beam": BEAM} if options.get("strategy") == "beam" else {}
+    beam = {**implied, **options}.get("beam")
+    if isinstance(beam, int) and beam > 1:
+        implied["temperature"] = 0.0
+    return {**implied, **options}

@@ -21,7 +21,7 @@ from manyheads.inspect.interventions import Intervention
 from manyheads.inspect.long import Part
 from manyheads.tasks.continuation import ContinuationModel
 from manyheads.tasks.language.chat import Chat
-from manyheads.tasks.language.decoding import LanguageDecoding, LanguageOptions
+from manyheads.tasks.language.decoding import LanguageDecoding, LanguageOptions, add_implied
 from manyheads.tasks.language.generate import (
     Continuation,
     generate,
@@ -81,7 +81,7 @@ class LanguageModel(ContinuationModel):
 
         `write` returns several texts for each prompt.
         """
-        how = LanguageDecoding(**options)
+        how = LanguageDecoding(**add_implied(options))
         found = [best.text for best, *_ in self.write(as_list(prompts), how)]
         return found[0] if isinstance(prompts, str) else found
 
@@ -103,7 +103,7 @@ class LanguageModel(ContinuationModel):
         **options: Unpack[LanguageOptions],
     ) -> Iterator[str]:
         """Yield the text that `generate` returns, piece by piece while it is written."""
-        how = how or LanguageDecoding(**options)
+        how = how or LanguageDecoding(**add_implied(options))
         author, drafter = self.task.author(self.network), self.find_drafter(how.draft)
         return stream(author, self.lay_out_prompt(prompt, how), how, drafter=drafter)
 

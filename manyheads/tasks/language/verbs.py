@@ -8,8 +8,7 @@ from typing import Any, Self
 
 from manyheads.config.declare import setting, with_default
 from manyheads.data.documents import check_split
-from manyheads.decoding.config import BEAM
-from manyheads.tasks.language.decoding import LanguageDecoding
+from manyheads.tasks.language.decoding import LanguageDecoding, add_implied
 from manyheads.tasks.recipe import Options, Verb
 from manyheads.tasks.verbs import InspectTextOptions, refuse_unwritable
 
@@ -31,15 +30,13 @@ class GenerateOptions(LanguageDecoding, Options):
 
     @classmethod
     def of(cls, **typed: Any) -> Self:
-        if typed.get("strategy") == "beam":
-            typed = {"beam": BEAM, **typed}
-        wide = typed.get("beam", 1) > 1
-        if wide and typed.get("count", 1) > 1:
+        typed = add_implied(typed)
+        if typed.get("beam", 1) > 1 and typed.get("count", 1) > 1:
             raise ValueError(
                 f"a beam finds the same each time, and --count asks for {typed['count']} drawn "
                 "anew; leave out one of them"
             )
-        return cls(**({"temperature": 0.0} if wide else {}) | typed)
+        return cls(**typed)
 
 
 @dataclass(frozen=True)
