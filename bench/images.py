@@ -136,7 +136,8 @@ TOY = [
     "training.steps=4",
 ]
 # As in the paper, a token is a channel of a pixel and a row of an image has 96 of them: then 64
-# tokens of memory do not reach the pixel above, and 256 do. Three times the steps see as many images.
+# tokens of memory do not reach the pixel above, and 256 do. It takes three times the steps to see
+# as many images.
 CHANNELS = [
     "network.head=categorical",
     "training.steps=2100",
