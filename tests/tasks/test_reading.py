@@ -104,7 +104,7 @@ def test_a_question_without_an_answer_is_left_out_of_the_corpus(tmp_path: Path, 
     gathered = gather("answering", PairData(pairs=pairs, valid_pairs=valid))
     assert (len(gathered.train), len(gathered.valid)) == (9, 1)
     assert "1 left out: empty on one side, of those to validate on" in str(gathered.report)
-    assert gathered.report.findings["empty on one side"].count == 1
+    assert gathered.report.left_out.counts["empty on one side"] == 1
 
 
 @pytest.mark.parametrize(
