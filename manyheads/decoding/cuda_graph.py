@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from random import Random
 from types import MethodType
 from typing import Any, TypeAlias, cast
@@ -40,6 +40,7 @@ from manyheads.decoding.sample import (
     pick,
     weigh_tokens,
 )
+from manyheads.devices import on_its_gpu
 from manyheads.modules.fused import TRITON, fuse_sublayers, is_fused
 from manyheads.modules.stack import Block
 from manyheads.modules.transformer import Decoder
@@ -291,14 +292,9 @@ class CudaGraphDecoder:
             run = torch.compile(run, **options)
         if self.device.type != "cuda":
             return partial(self.run_plainly, run) if self.fused else run
-        before = [(buffer, buffer.clone()) for buffer in (self.token, self.place, self.count)]
-
-        def undo() -> None:  # all else that a step writes is overwritten before it is read
-            for buffer, value in before:
-                buffer.copy_(value)
-
         with self.change_step():
-            return capture(run, undo, pool=self.pool)
+            # All else that a step writes is overwritten before it is read.
+            return capture(self.place, run, (self.token, self.place, self.count), self.pool)
 
     def run_plainly(self, run: Callable[[], None]) -> None:
         """Run a fused step without recording it."""
@@ -306,21 +302,29 @@ class CudaGraphDecoder:
             run()
 
 
+@cache
+def find_stream(device: torch.device) -> torch.cuda.Stream:
+    """Return the stream on which a GPU records; torch has one, of the GPU that records first."""
+    return torch.cuda.Stream(device)
+
+
+@on_its_gpu
 def capture(
-    run: Callable[[], None], undo: Callable[[], object] = lambda: None, **how: Any
+    near: Tensor, run: Callable[[], None], kept: Sequence[Tensor] = (), pool: Any = None
 ) -> Callable[[], None]:
-    """Run a function a few times, undoing each, then record it as a CUDA graph; return the graph's
-    replay. `how` are options of torch.cuda.graph.
+    """Run a function a few times, record it as a CUDA graph on the GPU of the tensor `near`, and
+    return the graph's replay. After each run the tensors `kept` get their values back.
     """
-    aside = torch.cuda.Stream()
+    before, aside = [one.clone() for one in kept], find_stream(near.device)
     aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):
         for _ in range(WARM_UPS):
             run()
-            undo()
+            for one, value in zip(kept, before, strict=True):
+                one.copy_(value)
     torch.cuda.current_stream().wait_stream(aside)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, **how):
+    with torch.cuda.graph(graph, pool, aside, capture_error_mode="thread_local"):
         run()
     return graph.replay
 

@@ -29,7 +29,7 @@ class GraphedEncoder:
         self.find_encoder = ref(encoder)  # a weak reference: do not keep the encoder alive
         self.ids, self.states = ids.clone(), torch.zeros(0)
         self.tokens = Tokens(self.ids, line(ids.shape[1], device=ids.device))
-        self.play = capture(self.compute) if ids.is_cuda else self.compute
+        self.play = capture(ids, self.compute) if ids.is_cuda else self.compute
 
     def compute(self) -> None:
         self.states = cast(Encoder, self.find_encoder()).forward(self.tokens)

@@ -168,7 +168,7 @@ class GraphedRows:
         if not self.ids.is_cuda:
             return partial(self.run_plainly, run)
         with swap_kernel(self.decoder, self.kernel):
-            return capture(run)
+            return capture(self.ids, run)
 
     @cached_property
     def guess_on(self) -> Callable[[], None]:

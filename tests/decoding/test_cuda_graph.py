@@ -1,7 +1,11 @@
 """The step of writing, recorded once and played again."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +22,8 @@ from manyheads.decoding.cuda_graph import (
     CudaGraphDecoder,
     RecordedChoice,
     biases_apart,
+    capture,
+    find_stream,
     swap_kernel,
     weigh_on_device,
 )
@@ -278,6 +284,53 @@ def test_a_recording_of_weights_that_have_moved_is_refused() -> None:
     network.float()
     with pytest.raises(ValueError, match=r"the decoder's weights have moved since its step was r"):
         recorded.sample(prompts(), BOUNDS)
+
+
+class Device:
+    """A GPU, of which it is noted what it records."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch):
+        self.current = [torch.device("cuda:0")]
+        self.recorded: list[tuple[torch.device, Any]] = []
+        stream = partial(SimpleNamespace, wait_stream=lambda other: None)
+        for name, made in {
+            "current_device": lambda: self.current[-1].index,
+            "current_stream": stream,
+            "device": self.enter,
+            "stream": lambda stream: nullcontext(),
+            "Stream": lambda device: stream(device=device),
+            "CUDAGraph": partial(SimpleNamespace, replay="replay"),
+            "graph": self.record,
+        }.items():
+            monkeypatch.setattr(torch.cuda, name, made)
+        find_stream.cache_clear()
+
+    @contextmanager
+    def enter(self, device: torch.device) -> Iterator[None]:
+        self.current.append(device)
+        yield
+        self.current.pop()
+
+    def record(self, graph: Any, pool: Any, stream: Any, **_: Any) -> Any:
+        self.recorded.append((self.current[-1], stream.device))
+        return nullcontext()
+
+
+def test_each_gpu_records_its_own_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    device, count, seen = Device(monkeypatch), torch.zeros(1), list[float]()
+
+    def run() -> None:
+        seen.append(float(count))
+        count.add_(1)
+
+    for name in ("cuda:0", "cuda:1", "cuda:0"):
+        near: Any = SimpleNamespace(device=torch.device(name))
+        count.zero_()
+        assert capture(near, run, [count]) == "replay"
+        at = torch.device(name)
+        assert device.recorded.pop() == (at, at)
+    assert not any(seen)  # each run begins with what was there
+    find_stream.cache_clear()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="records on CUDA")

@@ -140,15 +140,8 @@ class ImageRecorder:
         """Record a step as a CUDA graph and return its replay; elsewhere return the step itself."""
         if not self.place.is_cuda:
             return step
-        before = self.place.clone()
-
-        def undo() -> None:  # all else that a step writes is written again
-            self.place.copy_(before)
-
         with swap_kernel(self.network.writer, self.choose_kernel()):
-            replay = capture(step, undo, capture_error_mode="thread_local")
-        undo()
-        return replay
+            return capture(self.place, step, [self.place])  # all else is written again
 
     def choose_kernel(self) -> Fastest | Single:
         """Return a kernel that reads only the filled part of the cache, if it fits all layers."""
