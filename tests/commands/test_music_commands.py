@@ -348,6 +348,7 @@ def test_a_folder_of_performances_is_measured(manyheads: Command, piano: Path) -
     told = json.loads(manyheads(*given, "--json").out)
     assert told["examples"] == 4
     assert told["statistics"]["data"]["notes"] > 4
+    assert told["statistics"]["drawn"]["seconds"] <= 2 * 2, "as much drawn, and no more"
 
 
 def test_a_broken_file_among_others_is_named_and_left_out(

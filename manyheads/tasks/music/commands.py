@@ -156,7 +156,7 @@ def evaluate_music(
     notes = nats_of_notes / (tokens - len(pieces))
     window = f"context:{model.task.context}|overlap:0"
     values = {"notes": notes, **score_tokens(nats, tokens)}
-    drawn = [one.piece for one in model.compose(seconds=seconds, count=count)]
+    drawn = [cut_opening(one.piece, seconds) for one in model.compose(seconds=seconds, count=count)]
     data, ours = Statistics.of(heard), Statistics.of(drawn)
     return make_report(
         model.name,
