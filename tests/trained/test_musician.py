@@ -338,7 +338,8 @@ def test_of_several_tracks_the_highest_is_the_melody_or_the_one_that_is_named() 
     assert told == ("the melody is track 2, Tune, the highest of 3; --track names another",)
     for track in ("3", "bass"):
         assert [note.pitch for note in melody_of(song(), track=track).piece.notes] == [40, 41]
-    assert melody_of(song(), track="tune") == (melody, ())
+    for name in ("tune", "TUNE"):
+        assert melody_of(song(), track=name) == (melody, ())
     four = chorale(4)
     assert melody_of(four, "tenor").piece.notes == tuple(
         n._replace(voice=0) for n in four.notes if n.voice == 2

@@ -50,9 +50,10 @@ def pick_track(piece: Piece, voice: str, track: str | None) -> int:
     names = [one.name for one in piece.voices]
     if track is not None:
         numbers = [str(i + 1) for i in range(len(names))]
-        for known in (names, [name.casefold() for name in names], numbers):
-            if track in known:
-                return known.index(track)
+        folded = [name.casefold() for name in names]
+        for asked, known in ((track, names), (track.casefold(), folded), (track, numbers)):
+            if asked in known:
+                return known.index(asked)
         there = ", ".join(f"{i} {name}" for i, name in enumerate(names, start=1))
         raise ValueError(f"there is no track {track!r} in this piece, it has {there}")
     if is_chorale(piece):
