@@ -22,7 +22,6 @@ Feature: TypeAlias = Literal[
     "distance bias",
     "content bias",
     "value bias",
-    "additive score",
     "score other than a product",
     "dropout",
     "gradient",

@@ -70,8 +70,6 @@ class Multiplicative(Score):
 class Additive(Score):
     """v . tanh(W query + U key): not a dot product, so only the reference kernel computes it."""
 
-    features = frozenset({"additive score"})
-
     def __init__(self, query_channels: int, key_channels: int, hidden: int):
         super().__init__()
         self.query_to_hidden = nn.Linear(query_channels, hidden, bias=False)

@@ -310,7 +310,7 @@ def test_the_additive_score_is_computed_by_the_reference_alone() -> None:
     work = Work(Everything(), Pairs(B, H, line(T), line(T)), additive.features)
     choice = choose(work)
     assert choice.kernel.name == "reference"
-    assert set(choice.refusals.values()) >= {"it has no additive score"}
+    assert set(choice.refusals.values()) >= {"it has no score other than a product"}
 
 
 class Cosine(Score):

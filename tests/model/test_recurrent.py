@@ -333,7 +333,7 @@ PACKED = Tokens.packed([[[1], [2]]], 2)
         (lambda: writer(kernel="fast"), "there is no kernel 'fast'"),
         (
             lambda: writer(attention=Additive(12, 12, 5), kernel="sdpa")(ONE, MEMORY),
-            r"the sdpa kernel refuses Everything\(\): it has no additive score",
+            r"the sdpa kernel refuses Everything\(\): it has no score other than a product",
         ),
     ],
 )
