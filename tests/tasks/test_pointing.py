@@ -3,6 +3,7 @@
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +17,6 @@ from manyheads.tasks.pointing.model import LONGEST, Pointer, best_spans, in_word
 from manyheads.tasks.pointing.questions import (
     END,
     START,
-    Question,
     QuestionFrame,
     find_spans,
     frame_question,
@@ -24,7 +24,7 @@ from manyheads.tasks.pointing.questions import (
     read_questions,
 )
 from manyheads.tasks.pointing.settings import PointingRecipe, QuestionData
-from manyheads.tasks.pointing.task import PointingBatch, PointingTask, hold_out_texts
+from manyheads.tasks.pointing.task import PointingBatch, PointingTask
 from manyheads.tasks.seq2seq.corpus import gather
 from manyheads.tasks.seq2seq.settings import PairData
 from manyheads.verifying import run_checks
@@ -226,13 +226,27 @@ def test_who_would_write_answers_that_stand_in_their_texts_is_told(tmp_path: Pat
     assert gather("answering", PairData(pairs=pairs)).report.remarks == []
 
 
-def test_questions_are_validated_on_with_texts_that_are_not_learned_from() -> None:
-    questions = [Question(f"q{i}?\ntext", (), (), line=i // 3) for i in range(60)]
-    train, valid = hold_out_texts(questions, 5, seed=0)
-    assert len(valid) == 6, "two texts, of three questions each"
-    assert not {one.line for one in train} & {one.line for one in valid}
-    assert len(train) + len(valid) == 60
-    assert hold_out_texts(questions, 500, seed=0)[1] == valid, "a tenth at most"
+@pytest.mark.parametrize("task", ["pointing", "answering"])
+@pytest.mark.parametrize("together", [True, False])
+def test_questions_are_validated_on_with_texts_that_are_not_learned_from(
+    task: str, together: bool, tmp_path: Path
+) -> None:
+    """Three questions on each of twenty texts, under one text or each with its own copy."""
+    lines = list[dict[str, Any]]()
+    for i in range(20):
+        asked = [{"question": f"{n}, in {i}?", "answers": [f"ant {n}"]} for n in range(3)]
+        text = {"context": f"ant 0 ant 1 ant 2 of {i}"}
+        lines += [{**text, "qas": asked}] if together else [{**text, **one} for one in asked]
+    pairs = tmp_path / "q.jsonl"
+    pairs.write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+    found: Any = (
+        PointingTask.gather(PointingRecipe("pointing", QuestionData(pairs=pairs, held_out=5)))
+        if task == "pointing"
+        else gather("answering", PairData(pairs=pairs, held_out=5))
+    )
+    assert (len(found.train), len(found.valid)) == (54, 6), "two texts, of three questions each"
+    learned, held = ({one.source.split("\n")[1] for one in x} for x in (found.train, found.valid))
+    assert not learned & held
 
 
 def test_questions_that_have_no_answer_are_left_out_too(tmp_path: Path) -> None:

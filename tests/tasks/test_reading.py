@@ -193,13 +193,20 @@ def test_validation_files_that_are_swapped_are_told(tmp_path: Path) -> None:
 
 def test_what_is_held_out_is_the_same_each_time_and_nowhere_else() -> None:
     examples = [Example(f"s{i}", f"t{i}", i) for i in range(95)]
-    train, valid = hold_out(examples, 500, seed=3)
-    assert (train, valid) == hold_out(examples, 500, seed=3)
-    assert valid != hold_out(examples, 500, seed=4)[1]
+    each = range(95)
+    train, valid = hold_out(examples, each, 500, seed=3)
+    assert (train, valid) == hold_out(examples, each, 500, seed=3)
+    assert valid != hold_out(examples, each, 500, seed=4)[1]
     assert len(valid) == 9
-    assert len(hold_out(examples, 4, seed=3)[1]) == 4
+    assert len(hold_out(examples, each, 4, seed=3)[1]) == 4
     assert sorted([*train, *valid]) == sorted(examples)
-    assert hold_out(examples[:9], 5, seed=0) == (examples[:9], [])
+    assert hold_out(examples[:9], each[:9], 5, seed=0) == (examples[:9], [])
+
+
+def test_a_group_with_most_examples_is_not_held_out_whole() -> None:
+    examples, groups = [*range(40)], [*[0] * 30, *range(1, 11)]
+    assert set(hold_out(examples, groups, 4, seed=0)[1]) < {*range(30, 40)}
+    assert len(hold_out(examples, [0] * 40, 4, seed=0)[1]) == 4
 
 
 def test_filters_are_those_of_the_task_unless_given() -> None:

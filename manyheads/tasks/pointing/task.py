@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from manyheads.codecs.text import Text
-from manyheads.data.batches import Padding, PlannedBatches, Row, map_by_length, split_off
+from manyheads.data.batches import Padding, PlannedBatches, Row, map_by_length
 from manyheads.data.shards import Shard, write_shard
 from manyheads.devices import use_threads_for
 from manyheads.modules.build import build_classifier
@@ -35,6 +35,7 @@ from manyheads.tasks.pointing.questions import (
     read_questions,
 )
 from manyheads.tasks.pointing.settings import TYPES, PointingRecipe
+from manyheads.tasks.seq2seq.corpus import hold_out, text_asked_about
 from manyheads.tasks.seq2seq.kinds import (
     HeldOut,
     judge_outputs,
@@ -102,7 +103,8 @@ class PointingTask(CodecTask):
         valid = [one for one in held if any(one.references)]
         unanswered = len(held) - len(valid)
         if data.valid_pairs is None:
-            train, valid = hold_out_texts(train, data.held_out, recipe.training.seed)
+            texts = [text_asked_about(one.source) for one in train]
+            train, valid = hold_out(train, texts, data.held_out, recipe.training.seed)
         if not train or not valid:
             raise ValueError(
                 f"{data.pairs} has {len(found) - left:,} questions with an answer in their text "
@@ -225,20 +227,6 @@ class PointingTask(CodecTask):
         batches = PointingBatches(self, self.held_in() / "data" / "valid", self.at_once)
         loss = self.mean_loss(network, batches)
         return judge_outputs(metrics_of("answering"), outputs, self.held_out, loss)
-
-
-def hold_out_texts(
-    questions: list[Question], count: int, seed: int
-) -> tuple[list[Question], list[Question]]:
-    """Hold out about `count` questions, at most a tenth, with texts not used in training."""
-    count = min(count, len(questions) // 10)
-    lines = [one.line for one in questions]
-    order = np.random.default_rng([seed, 1]).permutation(np.unique(lines)).tolist()
-    chosen = set[int]()
-    while len(chosen) < count:
-        line = order.pop()
-        chosen |= {i for i, other in enumerate(lines) if other == line}
-    return split_off(questions, chosen)
 
 
 def point(network: Any, tokens: Tokens, text: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, compress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from manyheads.tasks.seq2seq.settings import FILTERS, Kind, PairCodec, PairData,
 from manyheads.tasks.vocabulary import CHARACTERS_A_TOKEN
 from manyheads.training.files import CORPUS, write_text
 
+One = TypeVar("One")
 ENCODED_AT_ONCE = 10_000  # lines
 LOOKED_AT = 10_000  # pairs, whose words tell the two sides apart
 SWAPPED = 0.4  # shares of known words, added over both sides
@@ -100,7 +101,9 @@ def gather(kind: Kind, data: PairData, seed: int = 0) -> PairCorpus:
     if given:
         report.remarks += tell_swapped(train, valid)
     else:
-        train, valid = hold_out(train, data.held_out, seed)
+        asked = [text_asked_about(one.source) for one in train]
+        groups = asked if kind == "answering" else range(len(train))
+        train, valid = hold_out(train, groups, data.held_out, seed)
     if not valid:
         raise ValueError(
             f"{len(train)} pairs are too few to hold some out for validation; "
@@ -328,8 +331,33 @@ def read_held(kind: Kind, data: PairData, report: Report) -> Iterator[Example]:
             yield example
 
 
-def hold_out(examples: list[Example], count: int, seed: int) -> tuple[list[Example], list[Example]]:
-    """Hold out some examples at random for validation; return the others, and those."""
+def hold_out(
+    examples: list[One], groups: Sequence[Any], count: int, seed: int
+) -> tuple[list[One], list[One]]:
+    """Hold out about `count` examples at random, at most a tenth, those of a group together;
+    return the others, and those.
+    """
     count = min(count, len(examples) // 10)
-    chosen = set(np.random.default_rng([seed, 1]).permutation(len(examples))[:count].tolist())
+    alone = range(len(examples))  # where one group has more than half of them
+    chosen = draw_groups(groups, count, seed) or draw_groups(alone, count, seed)
     return split_off(examples, chosen)
+
+
+def draw_groups(groups: Sequence[Any], count: int, seed: int) -> set[int]:
+    """Return the numbers of at least `count` examples, if whole groups of at most half of all
+    examples have so many.
+    """
+    members: dict[Any, list[int]] = {}
+    for i, group in enumerate(groups):
+        members.setdefault(group, []).append(i)
+    several, chosen = [*members.values()], set[int]()
+    for number in np.random.default_rng([seed, 1]).permutation(len(several)).tolist():
+        if len(chosen) < count and len(chosen) + len(several[number]) <= len(groups) // 2:
+            chosen |= {*several[number]}
+    return chosen
+
+
+def text_asked_about(source: str) -> str:
+    """Return the text behind a question: "Who?\\nGoethe." -> "Goethe." """
+    question, _, text = source.partition("\n")
+    return text or question
