@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
@@ -65,7 +65,7 @@ def sort_arguments(what: str, given: Mapping[str, Any]) -> tuple[dict[str, Any],
     family = find_recipe(what) if what in task_names() else recipe_in(Path(what))
     groups = [one.name for one in fields(cast(Any, family)) if one.name != "task"]
     files, settings = dict[str, Any](), list[str]()
-    for name, value in given.items():
+    for name, value in part_data(given, family.files):
         if name in family.files and not isinstance(value, Mapping):
             kind = get_type_hints(get_type_hints(family)["data"])[name]
             if what in task_names() and {Path, str, tuple} & {
@@ -75,7 +75,8 @@ def sort_arguments(what: str, given: Mapping[str, Any]) -> tuple[dict[str, Any],
             }:
                 files[name] = file_value(kind, value)
             else:  # a number, or a file that replaces one of a recipe
-                settings += flatten_setting(f"data.{name}", value)
+                several = get_origin(kind) is tuple and isinstance(value, str | Path)
+                settings += flatten_setting(f"data.{name}", [value] if several else value)
         elif name in groups:
             settings += flatten_setting(name, value)
         else:
@@ -84,6 +85,19 @@ def sort_arguments(what: str, given: Mapping[str, Any]) -> tuple[dict[str, Any],
             hint = f"did you mean {near}?" if near else f"its fields are {', '.join(names)}"
             raise ValueError(f"{what} has no field {name!r}; {hint}")
     return files, settings
+
+
+def part_data(given: Mapping[str, Any], files: Collection[str]) -> Iterator[tuple[str, Any]]:
+    """Yield the arguments, and each part of `data` by itself: a file under its own name.
+
+    {"data": {"text": "a.txt", "context": 64}} -> ("text", "a.txt"), ("data", {"context": 64})
+    """
+    for name, value in given.items():
+        if name != "data" or not isinstance(value, Mapping):
+            yield name, value
+            continue
+        for inner, held in value.items():
+            yield (inner, held) if inner in files else (name, {inner: held})
 
 
 def file_value(kind: Any, value: Any) -> Any:

@@ -10,6 +10,7 @@ from typed import SETTINGS, texts, trained
 import manyheads
 from manyheads import Causal, Everything, TransformerConfig, Window
 from manyheads.api import flatten_setting, sort_arguments
+from manyheads.learn import Request
 from manyheads.tasks.seq2seq.model import Translator
 from manyheads.tasks.table import find_recipe, trained_tasks
 from manyheads.training.run import METRICS, RECIPE, WEIGHTS
@@ -84,6 +85,27 @@ def test_settings_are_written_as_the_command_line_has_them() -> None:
     assert (files, settings) == ({"data": Path("a.tsv")}, ["pooling=first"])
     files, settings = sort_arguments("language", {"text": "a.txt", "data": {"context": 64}})
     assert (files, settings) == ({"text": (Path("a.txt"),)}, ["data.context=64"])
+
+
+def test_files_may_stand_among_the_settings_of_data() -> None:
+    """As they must beside others where a file and the settings share a name."""
+    columns = {"text": "review", "label": "stars"}
+    files, settings = sort_arguments(
+        "classification", {"data": {"data": "a.csv", "columns": columns}}
+    )
+    assert files == {"data": Path("a.csv")}
+    assert settings == ["data.columns.text=review", "data.columns.label=stars"]
+    files, settings = sort_arguments("language", {"data": {"text": "a.txt", "context": 64}})
+    assert (files, settings) == ({"text": (Path("a.txt"),)}, ["data.context=64"])
+
+
+@pytest.mark.parametrize("text", ["b.txt", Path("b.txt"), ["b.txt"], [Path("b.txt")]])
+def test_one_file_replaces_those_of_a_recipe(tmp_path: Path, text: Any) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("task: language\ndata:\n  text: [a.txt]\n", encoding="utf-8")
+    _, settings = sort_arguments(str(recipe), {"text": text})
+    source = Request(str(recipe), settings).recipe_source()
+    assert source.data.text == (Path("b.txt"),)
 
 
 def test_values_are_written_as_a_recipe_has_them() -> None:
