@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from manyheads.decoding.config import DRAFTERS
 from manyheads.decoding.draft_heads import HeadDrafter
 from manyheads.decoding.draft_table import Ids
 from manyheads.decoding.drafters import Smaller, make_drafter
@@ -43,6 +44,11 @@ class DraftedModel(Model):
 
     def make_drafter(self, name: str) -> Drafter:
         """Make a drafter, with the draft file of this model if there is one."""
+        if name not in DRAFTERS:
+            raise ValueError(
+                f"there is no drafter {name!r}; there are {', '.join(DRAFTERS)}, and models: "
+                f"add_drafter({name!r}, manyheads.load(...)) makes one known by this name"
+            )
         folder = self.task.folder
         known = DraftFile() if folder is None or name == "again" else read_drafts(folder)
         if name != "heads":

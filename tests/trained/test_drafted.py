@@ -131,6 +131,12 @@ def test_who_speaks_otherwise_does_not_guess(translator: Translator, author: Lan
         author.generate("the", draft="heads")
 
 
+def test_a_model_that_drafts_is_named_first(translator: Translator) -> None:
+    told = r"there is no drafter 'runs/small'; .*: add_drafter\('runs/small', manyheads\.load\("
+    with pytest.raises(ValueError, match=told):
+        translator.translate(SOURCES[0], draft="runs/small")
+
+
 # ---- what is made for a model ------------------------------------------------------------------
 
 
