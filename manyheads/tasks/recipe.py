@@ -146,6 +146,8 @@ class Recipe(Settings):
             kind = cls.network_of_kind(task, own.network, choice.network)
             return replace(own, network=kind)
         start, cuda = choice.start, choice.device == "cuda"
+        if start is not None and not cls.starts_from:
+            raise ValueError(f"{task} starts from no other run; leave out start_from")
         if start is not None and start.task not in cls.starts_from:
             raise ValueError(
                 f"{task} starts from a run of {', '.join(cls.starts_from)}; "

@@ -19,6 +19,7 @@ from manyheads.tasks.graph.schema import RawGraph, Schema, find_goal
 from manyheads.tasks.graph.settings import GraphData, GraphRecipe, small_network
 from manyheads.tasks.graph.sources import parse_smiles, read_molecules, read_nodes
 from manyheads.tasks.graph.task import GraphTask, measure_disagreement
+from manyheads.tasks.recipe import Choice
 from manyheads.training.run import Run
 
 DATA = GraphData(molecules=Path("x.csv"), target=("y",))
@@ -109,6 +110,11 @@ def test_a_walk_is_the_farther_the_rarer_it_arrives() -> None:
     ]
     with pytest.raises(ValueError, match=r"Window\(1\) counts hops, and distance: walks has none"):
         GraphRecipe("graph", DATA, distance="walks", network=NEAR)
+
+
+def test_a_model_of_graphs_starts_from_no_other_run() -> None:
+    with pytest.raises(ValueError, match="graph starts from no other run; leave out"):
+        GraphRecipe.choose("graph", DATA, 99, Choice(start=GraphRecipe("graph", DATA)))
 
 
 def test_rounds_have_one_pattern() -> None:

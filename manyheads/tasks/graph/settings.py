@@ -193,7 +193,7 @@ class GraphRecipe(Recipe):
     network: TransformerConfig = setting(small_network(64, 4, 8, 0.1), "Network.")
     training: Training = setting(Training(), "Training.")
     start_from: Path | None = setting(
-        None, "Fine-tune: start with the network and weights of a run."
+        None, "Only null: each run numbers the columns, values and classes of its own files."
     )
 
     def __post_init__(self) -> None:
