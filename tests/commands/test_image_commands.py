@@ -17,6 +17,7 @@ from typed import Command, Refuses
 from manyheads.data.packed import read_packed
 from manyheads.models import load
 from manyheads.tasks.image import packing
+from manyheads.tasks.image.codec import PixelCodec
 from manyheads.tasks.image.judge import frechet_distance
 from manyheads.tasks.image.looking import look_at_pixel
 from manyheads.tasks.image.sheet import encode_png, find_nearest, make_sheet
@@ -127,6 +128,22 @@ def test_a_run_starts_from_what_another_has_learned(
     text = (tmp_path / "run" / "metrics.jsonl").read_text()
     lines = [json.loads(line) for line in text.splitlines()]
     assert next(line["valid"]["nats_per_image"] for line in lines if "valid" in line) < 20
+
+
+def test_classes_are_those_of_the_run_to_start_from(
+    manyheads: Command, refuses: Refuses, painter: Path, tmp_path: Path
+) -> None:
+    arrays, run = tmp_path / "some.npz", tmp_path / "run"
+    asked = ("--images", arrays, "--levels", 2, "--classes", "--start-from", painter)
+    np.savez(arrays, images=paintings.squares(20), labels=["up"] * 20)
+    few = ("training.steps=1", "drawn=0", *CPU)
+    assert manyheads("train", "image", *asked, "--out", run, *few).code == 0
+    assert PixelCodec.load(run / "pixels.json").classes == ["down", "up"]
+    np.savez(arrays, images=paintings.squares(20), labels=["left", "up"] * 10)
+    refuses(
+        "the run to start from has no class 'left'; it has down, up, and no other can be added",
+        *("train", "image", *asked, "--out", tmp_path / "other", *few),
+    )
 
 
 def test_networks_of_each_kind_are_compared(manyheads: Command, tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ class ImageTask(Task):
     @classmethod
     def prepare(cls, corpus: ImageCorpus, recipe: ImageRecipe, folder: Path) -> None:
         data, (_, rows, columns, channels) = folder / "data", corpus.train.pixels.shape
-        names = sorted({*corpus.train.labels}, key=sort_key) if recipe.data.classes else []
+        names = list_classes(recipe, corpus.train.labels)
         levels, tile = recipe.data.levels, recipe.network.tile
         small, _ = recipe.data.sizes
         codec = PixelCodec(rows, columns, channels, levels, corpus.whole, tile, names, small)
@@ -257,6 +257,20 @@ class ImageTask(Task):
             classes = (torch.arange(count, device=device) % len(codec.classes))[:, None]
         read = None if small is None else codec.read_small(small.to(device))
         return network.condition(classes, read)
+
+
+def list_classes(recipe: ImageRecipe, labels: Sequence[str]) -> list[str]:
+    """Return the classes of these images, or of the run to start from: it learned their vectors."""
+    found = sorted({*labels}, key=sort_key) if recipe.data.classes else []
+    if recipe.start_from is None:
+        return found
+    known = PixelCodec.load(recipe.start_from / CODEC).classes
+    if new := next((name for name in found if name not in known), None):
+        raise ValueError(
+            f"the run to start from has no class {new!r}; it has {', '.join(known)}, and no other "
+            "can be added"
+        )
+    return known
 
 
 def choose_head(recipe: ImageRecipe, colours: bool) -> Head:
