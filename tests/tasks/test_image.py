@@ -170,6 +170,22 @@ def test_token_by_token_is_the_same_as_all_at_once(kind: str, network: dict[str,
     torch.testing.assert_close(torch.cat(parts, 1), whole, atol=2e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("kind", CODECS)
+def test_weights_of_any_precision_give_nearly_the_same_scores(kind: str) -> None:
+    codec = CODECS[kind]
+    made = network_of(task_of(codec))
+    ids = codec.shift(codec.encode(torch.randint(codec.levels, (2, *codec.shape))))
+    classes, small = asked_of(codec)
+    tokens = Tokens(ids, codec.places, types=classes)
+    with torch.no_grad():
+        single, double, half = (
+            made.to(dtype)(*small, tokens).double()
+            for dtype in (torch.float32, torch.float64, torch.bfloat16)
+        )
+    torch.testing.assert_close(single, double, atol=2e-4, rtol=1e-4)
+    assert (half - double).abs().mean() < 0.1 * double.abs().mean()
+
+
 WIDE = PixelCodec(12, 16, 3, levels=16, whole=True)
 LOCAL = {
     "1D, two blocks": (WIDE, "Blocks(32, 32)", 64),

@@ -70,7 +70,7 @@ class PixelEmbedding(nn.Module):
         if self.near is not None and self.mix is not None:
             end = ids.shape[2] - self.block
             seen = torch.cat(self.see(ids[:, :, 1:end], values[:, :, 1:end]), -1).flatten(2)
-            x = x + self.mix(nn.functional.gelu(self.near(seen)))
+            x = x + self.mix(nn.functional.gelu(self.near(seen.to(x.dtype))))
         if condition is None:
             return x
         if self.rest is not None:
@@ -78,7 +78,8 @@ class PixelEmbedding(nn.Module):
             bright, there = self.see(ids[:, :, -self.block :], values[:, :, -self.block :])
             # The mean of what is not drawn: (sum of the block - sum of what is drawn) / their count
             left = self.block + 1 - there.sum(2)
-            x = x + self.rest(((self.block + 1) * small - bright.sum(2)) / left)
+            rest = ((self.block + 1) * small - bright.sum(2)) / left
+            x = x + self.rest(rest.to(x.dtype))
         return x + condition[..., : self.width]
 
     def see(self, ids: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -190,9 +191,11 @@ class PixelNetwork(SequenceNetwork):
         return self.say(self.states(tokens.ids, tokens.at, condition))
 
     def say(self, states: Tensor) -> Tensor:
-        """Return the outputs of the head in float32: logs of small probabilities need precision."""
+        """Return the outputs of the head in the type of its weights, also under autocast: logs of
+        small probabilities need precision.
+        """
         with torch.autocast(states.device.type, enabled=False):
-            said: Tensor = self.head(states.float())
+            said: Tensor = self.head(states.to(next(self.head.parameters()).dtype))
         return said
 
     def new_cache(self) -> Any:
