@@ -321,7 +321,8 @@ def conll_sentences(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Ta
     tags: list[str] = []
     start = width = 0
     for number, line in chain(lines, [(0, "")]):
-        cells = line.split("\t") if "\t" in line else line.split()
+        # A no-break space is a part of its word, as in the French "10 000".
+        cells = line.split("\t") if "\t" in line else [*filter(None, line.split(" "))]
         if not line.strip() or cells[0] == "-DOCSTART-":
             if words:
                 yield Tagged(words, tags, start)

@@ -326,3 +326,11 @@ def test_it_is_told_which_column_is_taken_for_what(
 ) -> None:
     (tmp_path / name).write_text(lines, encoding="utf-8")
     assert describe_columns(tmp_path / name, Columns(**columns)) == told
+
+
+def test_a_word_may_have_a_no_break_space(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.conll", "10\u00a0000  NUM\neuros O\n\n\u00a0\nParis  LOC \n")
+    assert [(one.words, one.tags) for one in read_tagged(path)] == [
+        (["10\u00a0000", "euros"], ["NUM", "O"]),
+        (["Paris"], ["LOC"]),
+    ]
