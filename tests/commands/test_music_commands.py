@@ -130,6 +130,15 @@ def test_a_song_of_several_tracks_is_harmonized_and_the_choice_is_told(
     assert [note.pitch for note in load_midi(out).notes if note.voice == 0] == [64, 64]
 
 
+def test_silence_before_a_melody_is_not_counted_as_written(
+    manyheads: Command, choir: Path, tmp_path: Path
+) -> None:
+    late = Piece(tuple(Note(9 + i * 0.5, 9.5 + i * 0.5, 72) for i in range(4)))
+    melody, out = tunes.midi(late, tmp_path / "late.mid"), tmp_path / "four.mid"
+    given = ("generate", "--model", choir, "--harmonize", melody, *CPU, "--only-midi", "--out", out)
+    assert manyheads(*given).out.splitlines()[-1].startswith("2.0 s of music in ")
+
+
 def test_a_melody_under_a_pedal_is_not_hidden_by_what_rings_on(
     manyheads: Command, choir: Path, tmp_path: Path
 ) -> None:

@@ -79,7 +79,7 @@ def compose_pieces(model: Musician, options: ComposeOptions) -> tuple[list[Piece
         for line in choice:
             print(line, file=sys.stderr)
         piece = model.harmonize(melody, options.voice, shown=count_tokens, **how)
-        return [piece], piece.seconds
+        return [piece], piece.seconds - melody.notes[0].start  # silence before it is not written
     prime = None if options.prime is None else load_midi(options.prime)
     with count_amount(options.seconds * options.count, "seconds") as told:
         found = model.compose(prime, options.seconds, options.count, told, **how)
