@@ -20,7 +20,7 @@ from builtin import packed
 from manyheads.catalog import BUILT_IN
 from manyheads.models import load
 from manyheads.tasks.music.chorales import piece_of, read_grids
-from manyheads.tasks.music.evaluation import evaluate_music
+from manyheads.tasks.music.commands import evaluate_music
 from manyheads.training.files import write_text
 
 NAME, SECONDS = "chorales", 60.0
