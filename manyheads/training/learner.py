@@ -17,7 +17,12 @@ from manyheads.training.config import Training
 from manyheads.training.distributed import World
 from manyheads.training.files import refuse_other_tensors
 from manyheads.training.optimizers import FROM_ZERO, allocate_state, make_optimizers
-from manyheads.training.recorded import RecordedStep, planned_by_host
+from manyheads.training.recorded import (
+    RecordedStep,
+    can_be_recorded,
+    planned_by_host,
+    reads_lengths,
+)
 from manyheads.training.weights import Average, load_weights, weights_of
 
 B = TypeVar("B")
@@ -98,7 +103,11 @@ class Learner:
         """
         self.network.train()
         clip = self.training.clip_norm
-        recorded = RecordedStep(self.network, self.optimizers, self.terms_of, batch, clip)
+        try:
+            recorded = RecordedStep(self.network, self.optimizers, self.terms_of, batch, clip)
+        except torch.OutOfMemoryError:
+            self.network.zero_grad()  # a recording that was cut off leaves gradients of no batch
+            raise
         if reason := recorded.refuse(other, count):
             raise ValueError(
                 f"a recorded step is not what the network computes: {reason}; "
@@ -108,10 +117,11 @@ class Learner:
 
     def can_record(self, batch: Any) -> bool:
         """Whether steps can be recorded: one GPU, and nothing in a step comes from the host."""
-        able = all("capturable" in g for one in self.optimizers for g in one.param_groups)
-        able = able and all(type(one) in FROM_ZERO for one in self.optimizers)  # else not allocated
-        cuda = self.training.cuda_graph and self.world.device.type == "cuda"
-        return cuda and able and self.world.size == 1 and not planned_by_host(batch)
+        device = self.world.device
+        able = all(can_be_recorded(one, device) for one in self.optimizers)
+        able = able and not reads_lengths(self.network) and not planned_by_host(batch)
+        one_gpu = device.type == "cuda" and self.world.size == 1
+        return self.training.cuda_graph and one_gpu and able
 
     def probe_memory(self, batch: Any) -> None:
         """Run forward and backward once, so that a batch too large for the memory fails here."""

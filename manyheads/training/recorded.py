@@ -18,6 +18,7 @@ from torch.optim import Optimizer
 from manyheads.attention.kernels.short import TILE
 from manyheads.attention.patterns import Segments
 from manyheads.tasks.task import sum_terms
+from manyheads.training.optimizers import FROM_ZERO
 
 WARM = 3  # runs before recording: a first call compiles code and chooses kernels
 SAME = 1e-2  # tolerance of loss and gradient norm: rounding in bfloat16 is far below
@@ -165,6 +166,21 @@ def parts_of(batch: Any, name: str = "") -> Iterator[tuple[str, Any]]:
             yield from parts_of(one, f"{name}.{i}")
     else:
         yield name, batch
+
+
+def can_be_recorded(optimizer: Optimizer, device: torch.device) -> bool:
+    """Whether its step is the same kernels each time: all that it keeps is allocated, and on the
+    device. Adam counts its steps on the host, unless it is fused.
+    """
+    held = [value for kept in optimizer.state.values() for value in kept.values()]
+    there = all(value.device.type == device.type for value in held)
+    able = all("capturable" in group for group in optimizer.param_groups)
+    return there and able and type(optimizer) in FROM_ZERO
+
+
+def reads_lengths(network: nn.Module) -> bool:
+    """Whether a pass reads the lengths of rows on the host, as recurrent layers do to pack them."""
+    return any(isinstance(part, nn.RNNBase) for part in network.modules())
 
 
 def planned_by_host(batch: Any) -> bool:

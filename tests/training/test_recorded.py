@@ -20,7 +20,15 @@ from manyheads.training.compiling import compile_network
 from manyheads.training.config import Training
 from manyheads.training.distributed import World
 from manyheads.training.learner import Learner
-from manyheads.training.recorded import copy_of, planned_by_host, shape_of, tensors_of
+from manyheads.training.optimizers import allocate_state
+from manyheads.training.recorded import (
+    can_be_recorded,
+    copy_of,
+    planned_by_host,
+    reads_lengths,
+    shape_of,
+    tensors_of,
+)
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 WIDTH, VOCABULARY = 32, 50
@@ -64,17 +72,48 @@ def test_rows_longer_than_a_tile_are_planned_by_the_host() -> None:
     assert planned_by_host(batch([[200]], width=200))
 
 
-def learner(**settings: Any) -> Learner:
+def learner(device: str = "cuda", **settings: Any) -> Learner:
     torch.manual_seed(0)
     words = Embedding(VOCABULARY, 32)
     config = TransformerConfig(width=32, depth=2, heads=2, dropout=0.1, attention_dropout=0.1)
     network = Decoder(words, Stack.of(config, Causal()), Tied(words))
     training = Training(precision="bfloat16", cuda_graph=True, steps=20, warmup_steps=2, **settings)
-    return Learner(network, loss, training, World(device=torch.device("cuda")))
+    return Learner(network, loss, training, World(device=torch.device(device)))
 
 
 def loss(network: Decoder, given: Batch) -> dict[str, Tensor]:
     return {"loss": sum_losses(network(given.tokens), given.wanted)}
+
+
+def test_a_recording_that_runs_out_of_memory_leaves_no_gradients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = learner("cpu")
+
+    def cut_off(network: Any, *_: Any) -> None:
+        next(network.parameters()).grad = torch.full((VOCABULARY, 32), torch.nan)
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr("manyheads.training.learner.RecordedStep", cut_off)
+    with pytest.raises(torch.OutOfMemoryError):
+        given.record(A, B, 50)
+    assert all(weight.grad is None for weight in given.network.parameters())
+
+
+def test_a_layer_that_reads_the_lengths_of_rows_is_not_recorded() -> None:
+    assert reads_lengths(torch.nn.Sequential(torch.nn.LSTM(2, 2)))
+    given = learner("cpu")
+    assert not reads_lengths(given.network)
+    given.world = World(device=torch.device("cuda"))
+    assert not given.can_record(A)  # its optimizer is on the CPU
+
+
+def test_an_optimizer_that_counts_its_steps_on_the_host_is_not_recorded() -> None:
+    weights = [torch.ones(2, 2, device="meta", requires_grad=True)]
+    counting = torch.optim.AdamW(weights)
+    allocate_state(counting)
+    assert not can_be_recorded(counting, torch.device("meta"))
+    assert all(can_be_recorded(one, torch.device("cpu")) for one in learner("cpu").optimizers)
 
 
 @on_gpu
