@@ -1,5 +1,6 @@
 """A family of models that is written outside the package, in one short file."""
 
+import json
 import os
 import random
 import signal
@@ -12,6 +13,7 @@ import pytest
 
 OUTSIDE = Path(__file__).parent / "outside"
 SAME = ("metrics.jsonl", "weights.safetensors")
+SHORT = ("training.steps=4", "--length", "4")
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +29,27 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
 
 
-def manyheads(installed: dict[str, str], *arguments: object) -> str:
-    command = [sys.executable, "-m", "manyheads", *map(str, arguments)]
+# Commands as they are typed, one after another: each start of Python would load torch anew.
+COMMANDS = """
+import json, sys
+from manyheads.cli.app import main
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["manyheads", *words]
+    try:
+        main()
+    except SystemExit as ended:
+        assert not ended.code, (words, ended.code)
+    print(end="\\0")
+"""
+
+
+def manyheads(installed: dict[str, str], *commands: tuple[object, ...]) -> list[str]:
+    """What each of the commands printed."""
+    words = json.dumps([[*map(str, one)] for one in commands])
+    command = [sys.executable, "-c", COMMANDS, words]
     done = subprocess.run(command, env=installed, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stdout.split("\0")[:-1]
 
 
 def rows(path: Path, count: int, seed: int) -> Path:
@@ -51,10 +69,7 @@ def test_it_trains_goes_on_after_a_kill_is_used_evaluated_and_compared(
 ) -> None:
     learned, test = rows(tmp_path / "rows.txt", 300, 1), rows(tmp_path / "test.txt", 20, 2)
     often = ("--rows", learned, "--device", "cpu", "training.checkpoint_every=7")
-    assert "sorting" in manyheads(installed, "train", "--help")
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    manyheads(installed, "train", "sorting", *often, "--out", whole, "training.steps=120")
-
     command = [sys.executable, "-m", "manyheads", "train", "sorting", *map(str, often)]
     running = subprocess.Popen(
         [*command, "--out", str(killed), "training.steps=120"],
@@ -67,16 +82,21 @@ def test_it_trains_goes_on_after_a_kill_is_used_evaluated_and_compared(
         time.sleep(0.01)
     running.send_signal(signal.SIGKILL)
     running.wait()
-    manyheads(installed, "resume", killed, "--device", "cpu")
-    for name in SAME:
-        assert (killed / name).read_bytes() == (whole / name).read_bytes(), name
 
     on_cpu = ("--model", whole, "--device", "cpu")
-    said = manyheads(installed, "predict", *on_cpu, "3 1 2 7")
-    assert len(said.split()) == 4
-    assert "sorted" in manyheads(installed, "evaluate", *on_cpu, "--data", test)
-
-    given = (*often, "--out", tmp_path / "compared", "training.steps=4", "--length", "4")
-    table = manyheads(installed, "compare", "sorting", *given)
-    assert "transformer" in table
-    assert "recurrent" in table
+    told, _, _, predicted, evaluated, compared = manyheads(
+        installed,
+        ("train", "--help"),
+        ("train", "sorting", *often, "--out", whole, "training.steps=120"),
+        ("resume", killed, "--device", "cpu"),
+        ("predict", *on_cpu, "3 1 2 7"),
+        ("evaluate", *on_cpu, "--data", test),
+        ("compare", "sorting", *often, "--out", tmp_path / "compared", *SHORT),
+    )
+    for name in SAME:
+        assert (killed / name).read_bytes() == (whole / name).read_bytes(), name
+    assert "sorting" in told
+    assert len(predicted.split()) == 4
+    assert "sorted" in evaluated
+    assert "transformer" in compared
+    assert "recurrent" in compared
