@@ -23,6 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyheads.attention.cache import KeyValue, Static, Unwritten
+from manyheads.attention.evaluate import horizon
 from manyheads.attention.kernels import Fastest, Kernel
 from manyheads.attention.kernels.single import Single
 from manyheads.attention.layer import Attention
@@ -400,6 +401,11 @@ def check_recordable(decoder: Decoder) -> list[Block]:
         )
     if decoder.training:
         raise ValueError("a step is recorded as it is used, not as it is trained: eval() first")
+    if ahead := [one for one in decoder.stack.patterns if horizon(one)]:
+        raise ValueError(
+            f"{ahead[0]} lets a token see later ones, which a recorded step has not read; "
+            "CachedStep takes it"
+        )
     return blocks
 
 

@@ -12,7 +12,20 @@ import pytest
 import torch
 from writers import translator
 
-from manyheads import Bounds, CachedStep, Decoder, Hypothesis, Sampling, Tokens, line, sample
+from manyheads import (
+    Bounds,
+    CachedStep,
+    Decoder,
+    Embedding,
+    Hypothesis,
+    Prefix,
+    Sampling,
+    Stack,
+    Tied,
+    Tokens,
+    line,
+    sample,
+)
 from manyheads.attention.intervals import Verdict
 from manyheads.attention.patterns import Causal, Pattern
 from manyheads.attention.places import Pair
@@ -58,6 +71,11 @@ def writer(network: NetworkConfig = NETWORK, dtype: torch.dtype = torch.float64)
         made.embedding.table.weight.mul_(10)  # some tokens are likely
         made.head.bias[STOP] = 4  # and so is the stop, now and then
     return made
+
+
+def prefix_decoder() -> Decoder:
+    words, shape = Embedding(VOCABULARY, 16), TransformerConfig(width=16, depth=1, heads=2)
+    return Decoder(words, Stack.of(shape, Prefix(4)), Tied(words), causal=False).eval()
 
 
 def prompts(batch: int = 5, length: int = 3) -> torch.Tensor:
@@ -265,6 +283,10 @@ def test_what_cannot_be_written_is_refused(asked: Any, sentence: str) -> None:
         ({"decoder": translator(0)}, "a Decoder's step can be recorded, a EncoderDecoder came; C"),
         ({"decoder": translator(0).decoder}, "this decoder looks at a memory, whose step is not"),
         ({"decoder": writer().train()}, "a step is recorded as it is used, not as it is trained"),
+        (
+            {"decoder": prefix_decoder()},
+            r"Prefix\(4\) lets a token see later ones, which a recorded step has not read",
+        ),
         ({"batch": 0}, "batch is 1 or more, got 0"),
         ({"slots": 0}, "slots is 1 or more, got 0"),
         ({"look_every": 0}, "look_every is 1 or more, got 0"),
