@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.attention.positions import Learned
+from manyheads.attention.rules import Every
 
 UNLIKELY = -1e4  # log-probability of a forced token that the model gives -inf
 
@@ -198,6 +199,11 @@ def nothing_left(row: int, written: int) -> ValueError:
 
 
 def find_room(side: nn.Module | None) -> int:
-    """Return how many tokens a network can read or write: learned positions are limited."""
+    """Return how many tokens a network can read or write: learned positions end, as do the relative
+    ones that have an entry for every distance.
+    """
     position = getattr(getattr(side, "stack", None), "position", None)
-    return position.sizes[0] if isinstance(position, Learned) else sys.maxsize
+    rooms = [position.sizes[0]] if isinstance(position, Learned) else []
+    rules = (getattr(part, "rule", None) for part in (side.modules() if side is not None else ()))
+    rooms += [rule.length for rule in rules if isinstance(rule, Every)]
+    return min(rooms, default=sys.maxsize)

@@ -25,6 +25,7 @@ MOST = 64  # how many lengths are kept
 class GraphedEncoder:
     """A recorded encoder for sources of one length."""
 
+    @torch.inference_mode(False)  # its ids are written to again, where no such mode may be on
     def __init__(self, encoder: Encoder, ids: Tensor):
         self.find_encoder = ref(encoder)  # a weak reference: do not keep the encoder alive
         self.ids, self.states = ids.clone(), torch.zeros(0)
@@ -64,6 +65,7 @@ def encode_one(network: EncoderDecoder, read: Tokens) -> Memory:
     """Encode one source, with the same bits as the network's `encode`."""
     encoder = network.encoder
     plain = type(encoder) is Encoder and isinstance(encoder.stack.kernel, Fastest)
+    plain = plain and not torch.is_autocast_enabled(read.ids.device.type)
     if not plain or len(read.ids) != 1 or read.seen != Everything() or read.types is not None:
         return network.encode(read)
     places = list_addresses(encoder)

@@ -69,6 +69,7 @@ class StepSize(NamedTuple):
 class GraphedRows:
     """A recorded step and its buffers."""
 
+    @torch.inference_mode(False)  # they are written to again, where no such mode may be on
     def __init__(self, decoder: Decoder, size: StepSize):
         self.find_decoder, self.size = ref(decoder), size  # weak: does not keep it alive
         self.owner: Callable[[], Any] = lambda: None  # the step that uses these buffers
@@ -171,6 +172,7 @@ class GraphedRows:
             return capture(self.ids, run)
 
     @cached_property
+    @torch.inference_mode(False)
     def guess_on(self) -> Callable[[], None]:
         """A recording that reads a token and replaces it by the likeliest next one."""
         self.count = torch.zeros(1, dtype=torch.long, device=self.ids.device)
@@ -284,6 +286,8 @@ LANED: WeakKeyDictionary[nn.Module, tuple[Any, bool]] = WeakKeyDictionary()
 def has_lanes(decoder: Any) -> bool:
     """Whether a single sequence can read several tokens at once; cached per device and dtype."""
     weight = next(decoder.parameters())
+    if torch.is_autocast_enabled(weight.device.type):
+        return False
     device, now = weight.device, (weight.device, weight.dtype, type(decoder.stack.kernel))
     if decoder not in LANED or LANED[decoder][0] != now:
         place = torch.zeros(LANES, 1, dtype=torch.long, device=device)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.attention.cache import Growing
-from manyheads.attention.kernels import is_wrapper
+from manyheads.attention.kernels import Fastest
 from manyheads.attention.patterns import Everything, Lengths
 from manyheads.decoding.bounds import find_room
 from manyheads.decoding.cuda_graph import list_addresses
@@ -115,7 +115,7 @@ class GraphedStep(CachedStep):
     def find_size(self, rows: int, tokens: int) -> StepSize:
         spare = LANES - 1 if rows == 1 else 0  # slots that idle lanes write to
         size = StepSize.around(rows, self.longest + spare, tokens)
-        slots = min(size.slots, find_room(cast(Decoder, self.decoder)))  # learned positions end
+        slots = min(size.slots, find_room(cast(Decoder, self.decoder)))  # positions may end
         return size._replace(slots=slots)
 
     @property
@@ -201,7 +201,12 @@ def most_bytes() -> int:
 
 
 def can_be_graphed(decoder: Any, memory: Memory) -> bool:
-    """Whether this is a causal decoder with attention, whose memory has no mask but padding."""
+    """Whether this is a causal decoder with attention, whose memory has no mask but padding.
+
+    A recording has a kernel and a precision of its own, so a kernel of the user's choice and
+    autocast do without.
+    """
     plain = memory.seen == Everything() or isinstance(memory.seen, Lengths)
+    plain = plain and not torch.is_autocast_enabled(memory.states.device.type)
     causal = isinstance(decoder, Decoder) and decoder.causal
-    return causal and plain and not is_wrapper(decoder.stack.kernel)
+    return causal and plain and isinstance(decoder.stack.kernel, Fastest)

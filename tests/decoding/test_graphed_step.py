@@ -7,9 +7,23 @@ import pytest
 import torch
 from writers import SOURCES, STOP, TRANSFORMERS, begin, model_of, translator
 
-from manyheads import Bounds, CachedStep, DecodingConfig, Sampling, beam, greedy
+from manyheads import (
+    Bounds,
+    CachedStep,
+    DecodingConfig,
+    Every,
+    RelativeContent,
+    Sampling,
+    Tokens,
+    beam,
+    greedy,
+)
+from manyheads.attention.kernels import kernel
 from manyheads.attention.patterns import Everything, Lengths
-from manyheads.decoding.graphed_rows import StepSize
+from manyheads.attention.places import line
+from manyheads.decoding.bounds import find_room
+from manyheads.decoding.graphed_encoder import encode_one
+from manyheads.decoding.graphed_rows import StepSize, has_lanes
 from manyheads.decoding.graphed_step import KEPT, GraphedStep, can_be_graphed, find_recording
 from manyheads.decoding.sample import sample
 from manyheads.modules.transformer import Decoder, EncoderDecoder
@@ -103,6 +117,40 @@ def test_it_reads_a_token_at_a_time_to_its_end() -> None:
     step(begin(COUNT))
     with pytest.raises(ValueError, match="up to 3; 1 came after 3"):
         step(begin(COUNT))
+
+
+def test_relative_places_that_end_end_what_is_written() -> None:
+    network = translator(0, relative=RelativeContent(8, Every(20)))
+    decoder, memory = cast(Decoder, network.decoder), network.encode(SOURCES)
+    assert find_room(decoder) == 20
+    bounds, start = Bounds(STOP, 20, 20), begin(COUNT)  # 64 slots have no entry for each distance
+    found = greedy(GraphedStep(decoder, memory, 20), start, bounds)
+    assert_same(found, greedy(CachedStep(decoder, memory), start, bounds))
+
+
+def test_what_was_recorded_in_inference_mode_is_used_outside_of_it() -> None:
+    network, bounds = copy.deepcopy(translator(0)), Bounds(STOP, 9)
+    read = Tokens(SOURCES.ids[:1, :2], line(2))
+
+    def write() -> list[int]:
+        decoder, memory = cast(Decoder, network.decoder), encode_one(network, read)
+        (one,) = greedy(GraphedStep(decoder, memory, 10), begin(1), bounds)
+        return [*one.ids, *GraphedStep(decoder, memory, 10, 1).guess([1], 3).tolist()]
+
+    with torch.inference_mode():
+        first, second = write(), write()  # the source is recorded when it comes again
+    assert write() == first == second
+
+
+def test_autocast_and_a_kernel_of_ones_choice_do_without_a_recording() -> None:
+    network = copy.deepcopy(translator(0))
+    decoder, memory = cast(Decoder, network.decoder), network.encode(SOURCES)
+    assert can_be_graphed(decoder, memory)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not can_be_graphed(decoder, memory)
+        assert not has_lanes(decoder)
+    decoder.stack.kernel = kernel("reference")
+    assert not can_be_graphed(decoder, memory)
 
 
 def test_only_what_is_seen_whole_or_to_a_length_is_recorded() -> None:

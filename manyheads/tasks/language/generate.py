@@ -154,6 +154,7 @@ def can_be_recorded(author: Author[Text], start: Tensor, how: LanguageDecoding) 
     fits = start.shape[1] + how.max_new_tokens <= author.context
     network = author.network
     plain = isinstance(network, Decoder) and not is_wrapper(network.stack.kernel)
+    plain = plain and not torch.is_autocast_enabled(start.device.type)
     return free and fits and start.device.type in RECORDED_ON and plain
 
 
