@@ -281,16 +281,38 @@ def label_text(label: Any, path: Path, number: int) -> str:
 # ---- words with a tag each -------------------------------------------------------------------
 
 
-def read_tagged(path: Path) -> Iterator[Tagged]:
+def read_tagged(path: Path, columns: Columns = Columns()) -> Iterator[Tagged]:
     """Yield sentences of a CoNLL file (a word and its tag per line, blank between), a CoNLL-U file
     or .jsonl.
+
+    Without `columns`, a word is in the first column and its tag in the last, UPOS in CoNLL-U.
     """
+    if columns.second:
+        raise ValueError(
+            "words with tags have no second text; leave out data.columns.second, "
+            f"which names {columns.second!r}"
+        )
     if kind_of(path) in find_formats():
-        found = tagged_records(path)
+        found = tagged_records(path, columns)
     else:
         lines = [*enumerate(read_lines(path), start=1)]  # read once: it may be a pipe
-        found = conll_sentences(path, conllu_words(path, lines) if is_conllu(lines) else lines)
+        rich = is_conllu(lines)
+        places = find_tag_columns(path, columns, (1, 3) if rich else (0, -1))
+        found = conll_sentences(path, conllu_lines(path, lines) if rich else lines, *places)
     yield from require_some(found, path, "sentence with tags")
+
+
+def find_tag_columns(path: Path, asked: Columns, usual: tuple[int, int]) -> tuple[int, int]:
+    """Return which column of a CoNLL file is the word, and which its tag: counted from 0."""
+    if not asked.text:
+        return usual
+    for one in (asked.text, asked.label):
+        if not one.isdigit() or not int(one):
+            raise ValueError(
+                f"{path}: column {one!r} was asked for; the columns of a CoNLL file have no names, "
+                "a number from 1 up would do"
+            )
+    return int(asked.text) - 1, int(asked.label) - 1
 
 
 Lines: TypeAlias = Sequence[tuple[int, str]]  # with their numbers
@@ -303,8 +325,8 @@ def is_conllu(lines: Lines) -> bool:
     return len(cells) == CONLLU and cells[0][:1].isdigit()
 
 
-def conllu_words(path: Path, lines: Lines) -> Iterator[tuple[int, str]]:
-    """Yield each line number with a word and its part of speech, UPOS, or with a blank line."""
+def conllu_lines(path: Path, lines: Lines) -> Iterator[tuple[int, str]]:
+    """Yield the lines with a word, and the blank ones."""
     for number, line in lines:
         cells = line.split("\t")
         if not line.strip():
@@ -312,11 +334,13 @@ def conllu_words(path: Path, lines: Lines) -> Iterator[tuple[int, str]]:
         elif not line.startswith("#"):
             check_width(path, number, cells, CONLLU)
             if cells[0].isdigit():  # 1-2 is a word that is split into others, 1.1 an empty one
-                yield number, f"{cells[1]}\t{cells[3]}"
+                yield number, line
 
 
-def conll_sentences(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Tagged]:
-    """Yield sentences; the first column is the word, the last its tag; all lines are as wide."""
+def conll_sentences(
+    path: Path, lines: Iterable[tuple[int, str]], word: int, tag: int
+) -> Iterator[Tagged]:
+    """Yield sentences, with the words and tags of these columns; all lines are as wide."""
     words: list[str] = []
     tags: list[str] = []
     start = width = 0
@@ -328,21 +352,23 @@ def conll_sentences(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Ta
                 yield Tagged(words, tags, start)
             words, tags = [], []
             continue
-        if len(cells) < 2 or not cells[0].strip() or not cells[-1].strip():
+        short = len(cells) <= max(word, tag, 1)
+        if short or not cells[word].strip() or not cells[tag].strip():
             raise ValueError(
                 f"{path}:{number}: a word and its tag were asked for, only {line.strip()!r} is here"
             )
         width = width or len(cells)
         check_width(path, number, cells, width)
         start = start if words else number
-        words.append(cells[0].strip())
-        tags.append(cells[-1].strip())
+        words.append(cells[word].strip())
+        tags.append(cells[tag].strip())
 
 
-def tagged_records(path: Path) -> Iterator[Tagged]:
+def tagged_records(path: Path, asked: Columns) -> Iterator[Tagged]:
+    named = ((asked.text,), (asked.label,)) if asked.text else (WORDS, TAGS)
     for number, record in read_records(path):
-        words = find_field(record, WORDS, "list of words", path, number)
-        tags = find_field(record, TAGS, "list of tags", path, number)
+        words = find_field(record, named[0], "list of words", path, number)
+        tags = find_field(record, named[1], "list of tags", path, number)
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise ValueError(f"{path}:{number}: words are a list of texts, got {words!r}")
         if not isinstance(tags, list):
@@ -352,8 +378,8 @@ def tagged_records(path: Path) -> Iterator[Tagged]:
                 f"{path}:{number}: {len(words)} words came with {len(tags)} tags; each word has one"
             )
         if words:
-            named = [check_label(label_text(tag, path, number), path, number) for tag in tags]
-            yield Tagged(words, named, number)
+            texts = [check_label(label_text(tag, path, number), path, number) for tag in tags]
+            yield Tagged(words, texts, number)
 
 
 # ---- kept ------------------------------------------------------------------------------------

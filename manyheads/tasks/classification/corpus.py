@@ -66,7 +66,8 @@ def read_examples(
     kind: LabelKind, path: Path, columns: Columns = Columns()
 ) -> list[LabelledExample]:
     """Read all examples of a file; for regression, refuse a label that is no number."""
-    found = [*(read_tagged(path) if kind == "labelling" else read_labelled_file(path, columns))]
+    read = read_tagged if kind == "labelling" else read_labelled_file
+    found = [*read(path, columns)]
     if kind == "regression":
         for one in found:
             parse_number(one.tags[0], f"{path}:{one.line}")
