@@ -24,6 +24,7 @@ NAMES = {
 CONLLU = 10  # columns
 csv.field_size_limit(2**31 - 1)  # characters of a cell: Python's own limit is a long document
 WORDS, TAGS = ("words", "tokens"), ("tags", "labels", "ner_tags")
+Chosen = tuple[int, int, int | None, bool]  # text, label, second text; whether a line names them
 
 
 class Labelled(NamedTuple):
@@ -76,15 +77,27 @@ class Columns:
             )
 
 
+class ColumnGuess(NamedTuple):
+    """Which columns of a file without names are what, from 0 up, and how many there are."""
+
+    text: int
+    label: int
+    second: int | None
+    width: int
+
+
 # ---- texts with a label ----------------------------------------------------------------------
 
 
-def read_labelled_file(path: Path, columns: Columns = Columns()) -> Iterator[Labelled]:
+def read_labelled_file(
+    path: Path, columns: Columns = Columns(), guess: ColumnGuess | None = None
+) -> Iterator[Labelled]:
     """Yield the texts of a .tsv, .csv or .jsonl file, plain or compressed.
 
     Columns are found by the names in the first line. Without names, the label is the column with
     the fewest different values (the shorter one if equal); the text is the longest column, and
-    another one in which most cells have several words is a second text.
+    another one in which most cells have several words is a second text. A `guess` of another file
+    with as many columns counts more: few lines say little.
     """
     kind, known = kind_of(path), [*ROWS, *find_formats()]
     if not path.exists():
@@ -94,7 +107,9 @@ def read_labelled_file(path: Path, columns: Columns = Columns()) -> Iterator[Lab
         raise ValueError(f"{path}: labelled texts come as {there}, this is {kind!r}")
     rows = ROWS[kind](path) if kind in ROWS else None
     found = (
-        read_labelled_records(path, columns) if rows is None else labelled_rows(path, columns, rows)
+        read_labelled_records(path, columns)
+        if rows is None
+        else labelled_rows(path, columns, rows, guess)
     )
     yield from require_some(found, path, "text with a label")
 
@@ -134,9 +149,7 @@ def describe_columns(path: Path, columns: Columns = Columns()) -> str:
     """ "label: column 1 (coarse), text: column 3 (question)"; empty for a file without columns."""
     if kind_of(path) not in ROWS:
         return ""
-    rows = [row for _, row in islice(ROWS[kind_of(path)](path), LOOKED_AT)]
-    head = [cell.strip().lower() for cell in rows[0]]
-    text, label, second, named = choose_columns(path, head, columns, rows)
+    head, (text, label, second, named) = look_at_columns(path, columns)
     places = {"label": label, "text": text, "second text": second}
     return ", ".join(
         f"{what}: column {at + 1}" + (f" ({head[at]})" if named else "")
@@ -145,8 +158,26 @@ def describe_columns(path: Path, columns: Columns = Columns()) -> str:
     )
 
 
+def guess_for(path: Path, columns: Columns) -> ColumnGuess | None:
+    """Return what is guessed of a file; None if its columns are named, or are none."""
+    if kind_of(path) not in ROWS or columns.text:
+        return None
+    head, (text, label, second, named) = look_at_columns(path, columns)
+    return None if named else ColumnGuess(text, label, second, len(head))
+
+
+def look_at_columns(path: Path, columns: Columns) -> tuple[list[str], Chosen]:
+    """Return the first line of a file, and which of its columns are read."""
+    rows = [row for _, row in islice(ROWS[kind_of(path)](path), LOOKED_AT)]
+    head = [cell.strip().lower() for cell in rows[0]]
+    return head, choose_columns(path, head, columns, rows)
+
+
 def labelled_rows(
-    path: Path, columns: Columns, rows: Iterator[tuple[int, list[str]]]
+    path: Path,
+    columns: Columns,
+    rows: Iterator[tuple[int, list[str]]],
+    guess: ColumnGuess | None,
 ) -> Iterator[Labelled]:
     looked_at = list(islice(rows, LOOKED_AT))
     if not looked_at:
@@ -155,7 +186,8 @@ def labelled_rows(
     width = len(head)
     for number, row in looked_at:
         check_width(path, number, row, width)
-    text, label, second, named = choose_columns(path, head, columns, [row for _, row in looked_at])
+    cells = [row for _, row in looked_at]
+    text, label, second, named = choose_columns(path, head, columns, cells, guess)
     for number, row in chain(looked_at[named:], rows):
         check_width(path, number, row, width)
         beside = row[second] if second is not None else ""
@@ -176,10 +208,13 @@ def check_label(label: str, path: Path, number: int) -> str:
     return label.strip()
 
 
-Chosen = tuple[int, int, int | None, bool]  # text, label, second text; whether a line names them
-
-
-def choose_columns(path: Path, head: list[str], asked: Columns, rows: list[list[str]]) -> Chosen:
+def choose_columns(
+    path: Path,
+    head: list[str],
+    asked: Columns,
+    rows: list[list[str]],
+    guess: ColumnGuess | None = None,
+) -> Chosen:
     text, label, second = (
         next((head.index(name) for name in NAMES[what] if name in head), None)
         for what in ("text", "label", "second")
@@ -197,6 +232,8 @@ def choose_columns(path: Path, head: list[str], asked: Columns, rows: list[list[
             f"{path}: its first line names {', '.join(head)}, and none of them is the {missing}; "
             f"{' or '.join(NAMES[missing][:3])} would do"
         )
+    if guess is not None and guess.width == len(head):
+        return guess.text, guess.label, guess.second, False
     return (*guess_columns(path, rows), False)
 
 
@@ -215,7 +252,7 @@ def find_column(path: Path, head: list[str], asked: str) -> int | None:
 
 
 def guess_columns(path: Path, rows: list[list[str]]) -> tuple[int, int, int | None]:
-    """Guess which unnamed columns are text, label and second text; refuse an unclear file.
+    """ColumnGuess which unnamed columns are text, label and second text; refuse an unclear file.
 
     [["1", "a fine film"], ["0", "no wit at all"]] -> 1, 0, None
     """

@@ -71,6 +71,24 @@ def test_a_test_set_is_read_by_the_columns_that_were_learned(
     assert "never saw" not in done.err, "a, b and c are its labels"
 
 
+def test_a_test_set_without_names_is_read_as_the_training_file_was(
+    manyheads: Command, tmp_path: Path
+) -> None:
+    path, few = tmp_path / "pairs.tsv", tmp_path / "few.tsv"
+    path.write_text("".join(f"{'xy'[i % 2]}\ttext {i}\tanother of {i % 7}\n" for i in range(60)))
+    few.write_text("x\ttext 1\tword\ny\ttext 2\tword\n")
+    settings = ["network.width=16", "network.depth=1", "training.steps=1"]
+    run = trained(tmp_path / "run", "classification", "--data", path, settings=settings)
+    # By themselves, these few lines would have their label in the third column.
+    done = manyheads("evaluate", "--model", run, "--data", few)
+    assert "never saw" not in done.err
+    (tmp_path / "run" / "columns.json").unlink()  # an older run has no such file
+    assert (
+        "never saw, and so never says: 'word'"
+        in manyheads("evaluate", "--model", run, "--data", few).err
+    )
+
+
 def test_json_tells_all_probabilities(manyheads: Command, model: Path) -> None:
     done = manyheads("classify", "--model", model, "--json", "a fine dog", "käse")
     told = [json.loads(line) for line in done.out.splitlines()]

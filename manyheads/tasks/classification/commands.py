@@ -11,7 +11,7 @@ from pathlib import Path
 from manyheads.cli.incoming import read_chunks
 from manyheads.cli.screen import count_amount, print_json, print_report
 from manyheads.metrics.report import make_report, plain_scores
-from manyheads.tasks.classification.corpus import read_examples
+from manyheads.tasks.classification.corpus import read_examples, read_guess
 from manyheads.tasks.classification.labels import LabelledExample
 from manyheads.tasks.classification.model import Classifier
 from manyheads.tasks.classification.predictions import AnyPrediction, Prediction, measure
@@ -49,7 +49,8 @@ def format_prediction(predicted: AnyPrediction) -> str:
 
 
 def evaluate_classifier(model: Classifier, options: ExamplesOptions) -> None:
-    examples = read_examples(model.task.kind, options.file, model.task.recipe.data.columns)
+    columns, guess = model.task.recipe.data.columns, read_guess(model.task.held_in())
+    examples = read_examples(model.task.kind, options.file, columns, guess)
     began = time.perf_counter()
     with count_amount(len(examples), "texts", "read") as progress:
         found = model.classify([one.texts for one in examples], progress)
