@@ -185,6 +185,13 @@ def test_empty_texts_are_counted_and_nothing_else_is_refused(tmp_path: Path) -> 
         held(path)
 
 
+def test_smoothing_over_classes_is_refused_for_numbers() -> None:
+    recipe = ClassificationRecipe.choose("regression", DATA, 99)
+    smooth = read(ClassificationRecipe, write(recipe), "r", ["training.label_smoothing=0.1"])
+    with pytest.raises(ValueError, match="label smoothing is for classes, and regression learns"):
+        gather(smooth)
+
+
 def test_a_short_file_without_names_is_read_as_the_training_file_was(tmp_path: Path) -> None:
     path, few = tmp_path / "scored.tsv", tmp_path / "few.tsv"
     path.write_text("".join(f"{i}\tfilm of {i % 9}\t{i % 9}.0\n" for i in range(200)))

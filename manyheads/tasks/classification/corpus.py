@@ -94,6 +94,11 @@ def gather(recipe: ClassificationRecipe) -> LabelledCorpus:
     data, source = recipe.data, recipe.data.data
     if source is None:
         raise ValueError(f"nothing to learn from: {data.imported} is a model, not labelled texts")
+    if recipe.task == "regression" and recipe.training.label_smoothing:
+        raise ValueError(
+            "label smoothing is for classes, and regression learns a number; "
+            "training.label_smoothing: 0 would do"
+        )
     train = read_examples(recipe.task, source, data.columns)
     if all(map(is_blank, train)):
         raise ValueError(f"{source}: all texts are empty; the name of another column would do")
