@@ -66,11 +66,17 @@ def test_a_student_learns_what_its_teacher_writes_once(
     told = (tmp_path / "student" / CORPUS).read_text(encoding="utf-8")
     assert f"targets are what {teacher} writes with a beam of 5: bleu " in told
     (kept,) = (teacher / "distilled").glob("*.json")
+    held = json.loads(kept.read_text(encoding="utf-8"))
+    held["targets"][:2] = ["", ""]
+    kept.write_text(json.dumps(held), encoding="utf-8")
     before = kept.stat().st_mtime_ns
     again = manyheads(*train, *SETTINGS, "--network", "ctc", "--out", tmp_path / "again")
     assert again.code == 0, again.err
     assert kept.stat().st_mtime_ns == before  # read, not written
     assert "the teacher has written" not in again.err
+    told = (tmp_path / "again" / CORPUS).read_text(encoding="utf-8")
+    assert "2 left out: the teacher writes nothing for them" in told
+    assert told.startswith("60 pairs read, 58 kept\n")
 
 
 def test_an_estimate_does_not_wait_for_the_teacher(
