@@ -59,6 +59,15 @@ def test_what_is_left_unread_of_long_texts_is_told(manyheads: Command, model: Pa
     assert line.endswith(" tokens that are read; their ends were not read")
 
 
+def test_what_is_left_unread_of_a_test_set_is_told(
+    manyheads: Command, model: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "test.tsv"
+    path.write_text(f"text\tlabel\na fine dog\tgood\n{'a bad dog ' * 999}\tpoor\n")
+    done = manyheads("evaluate", "--model", model, "--data", path)
+    assert "1 of 2 texts are longer than the " in done.err
+
+
 def test_a_test_set_is_read_by_the_columns_that_were_learned(
     manyheads: Command, tmp_path: Path
 ) -> None:

@@ -23,17 +23,21 @@ def classify(model: Classifier, options: ClassifyOptions) -> None:
     cut = str if model.kind == "labelling" else cut_at_tab  # words to tag, tabs or not
     for some in read_chunks(options.texts):
         found = model.classify([*map(cut, some)])
-        if over := sum(bool(one.cut) for one in found):
-            print(
-                f"{over} of {len(some)} texts are longer than the {model.task.room} tokens that "
-                "are read; their ends were not read",
-                file=sys.stderr,
-            )
+        tell_cut(model, found)
         for text, predicted in zip(some, found, strict=True):
             if options.as_json:
                 print_json({"text": text, **predicted._asdict()})
             else:
                 print(format_prediction(predicted), flush=True)
+
+
+def tell_cut(model: Classifier, found: Sequence[AnyPrediction]) -> None:
+    if over := sum(bool(one.cut) for one in found):
+        print(
+            f"{over} of {len(found)} texts are longer than the {model.task.room} tokens that "
+            "are read; their ends were not read",
+            file=sys.stderr,
+        )
 
 
 def cut_at_tab(text: str) -> str | tuple[str, str]:
@@ -54,6 +58,7 @@ def evaluate_classifier(model: Classifier, options: ExamplesOptions) -> None:
     began = time.perf_counter()
     with count_amount(len(examples), "texts", "read") as progress:
         found = model.classify([one.texts for one in examples], progress)
+    tell_cut(model, found)
     scores = plain_scores(measure(model.task.kind, found, examples), 4)
     report = make_report(model.name, len(examples), began, scores)
     if unseen := count_unseen(model, examples):
