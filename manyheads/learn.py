@@ -95,7 +95,7 @@ def resolve(request: Request, corpus: Any = None) -> tuple[Any, Any]:
     # Make paths absolute, so that the recipe can be used from any folder.
     given = {one.name: getattr(recipe.data, one.name) for one in fields(recipe.data)}
     data = replace(recipe.data, **{name: whole_path(value) for name, value in given.items()})
-    return replace(recipe, data=data), corpus
+    return replace(recipe, data=data, start_from=whole_path(recipe.start_from)), corpus
 
 
 def whole_path(value: Any) -> Any:
