@@ -27,8 +27,11 @@ def test_a_corpus_is_written_anew(
     manyheads: Command, run: Path, corpus: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out.tsv"
+    with corpus.open("a", encoding="utf-8") as file:
+        file.write(" \tsix six\n")
     done = manyheads("distill", "--model", run, "--data", corpus, "--out", out)
     assert done.code == 0, done.err
+    assert "1 of 61 sources are empty: left out\n" in done.err
     assert "against those there" in done.out
     pairs = [(one.source.split(), one.target.split()) for one in read_columns(out)]
     right = sum([WORDS[word] for word in source] == target for source, target in pairs)
