@@ -10,6 +10,8 @@ import pytest
 from typed import Command, Refuses, trained
 
 from manyheads.cli import incoming
+from manyheads.tasks.classification.commands import format_prediction
+from manyheads.tasks.classification.predictions import Value
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +115,14 @@ def test_two_texts_of_a_line_have_a_tab_between_them(manyheads: Command, model: 
     given = ("classify", "--model", model, "--json")
     texts = [json.loads(manyheads(*given, text).out) for text in ("a dog\ta cat", "a dog a cat")]
     assert texts[0]["probabilities"] != texts[1]["probabilities"]
+
+
+def test_a_number_is_printed_with_its_digits() -> None:
+    assert [format_prediction(Value(one)) for one in (253809.8766, 2021.4, 0.000123456)] == [
+        "253809.9",
+        "2021.4",
+        "0.000123456",
+    ]
 
 
 def test_every_word_has_a_tag_whatever_stands_between(manyheads: Command, tagger: Path) -> None:

@@ -14,7 +14,7 @@ from manyheads.metrics.report import make_report, plain_scores
 from manyheads.tasks.classification.corpus import read_examples, read_guess
 from manyheads.tasks.classification.labels import LabelledExample
 from manyheads.tasks.classification.model import Classifier
-from manyheads.tasks.classification.predictions import AnyPrediction, Prediction, measure
+from manyheads.tasks.classification.predictions import AnyPrediction, Prediction, Value, measure
 from manyheads.tasks.classification.verbs import ClassifyOptions
 from manyheads.tasks.verbs import ExamplesOptions
 
@@ -49,6 +49,8 @@ def format_prediction(predicted: AnyPrediction) -> str:
     """Return the label, a tab and its probability; or a number; or tags."""
     if isinstance(predicted, Prediction):
         return f"{predicted.label}\t{predicted.probability:.4f}"
+    if isinstance(predicted, Value):
+        return f"{predicted.value:.7g}"  # the digits that 32 bits hold
     return str(predicted)
 
 
