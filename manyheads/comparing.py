@@ -24,6 +24,7 @@ from manyheads.modules.build import build_encoder_decoder
 from manyheads.modules.config import ConvolutionalConfig, NetworkConfig, TransformerConfig
 from manyheads.modules.transformer import Tokens
 from manyheads.training.distributed import World
+from manyheads.training.files import WEIGHTS, read_note
 from manyheads.training.run import METRICS, RECIPE, TIMES, Run
 from manyheads.training.trainer import Callback
 from manyheads.training.weights import count_parameters
@@ -216,8 +217,8 @@ def compare(
 
 
 def measure_run(recipe: Any, run: Run, layer: MeasuredLayer, length: int) -> Compared:
-    found = [line for line in run.lines(METRICS) if "valid" in line]
-    best = max(found, key=lambda one: recipe.training.judge(one["valid"], one["step"]))
+    found = {line["step"]: line["valid"] for line in run.lines(METRICS) if "valid" in line}
+    _, step = read_note(run / WEIGHTS)["moments"][0]  # the best: of equal scores, one is kept
     noted = [one for line in run.lines(TIMES) for one in line.items()]
     speeds = sorted((speed, name) for name, speed in noted if name.endswith(SPEED))
     speed, name = speeds[len(speeds) // 2]
@@ -226,7 +227,7 @@ def measure_run(recipe: Any, run: Run, layer: MeasuredLayer, length: int) -> Com
         count_parameters(open_task(recipe, run).network()),
         speed,
         name.removesuffix(SPEED),
-        best["valid"],
+        found[step],
         layer,
         length,
     )

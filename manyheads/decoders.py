@@ -26,6 +26,7 @@ from manyheads.tasks.seq2seq.parallel.config import PARALLEL
 from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork
 from manyheads.tasks.seq2seq.writing import write_targets
 from manyheads.training.distributed import World
+from manyheads.training.pace import FITTED
 from manyheads.training.run import METRICS, RECIPE, Run
 from manyheads.training.trainer import Callback
 from manyheads.training.weights import count_parameters
@@ -108,12 +109,20 @@ def train_until(
         prepare_run(recipe, run, corpus)
         if minutes is not None:
             callback.say(fit_into(minutes, recipe, run, world))
-    elif load_settings(type(recipe), run / RECIPE).network != recipe.network:
+    else:
+        refuse_other_run(recipe, run, FITTED if minutes is not None else ())
+    return resume_run(run, world, callback, asked_to_stop, deadline)
+
+
+def refuse_other_run(recipe: Any, run: Run, fitted: Sequence[str]) -> None:
+    """Refuse to go on with a run of another recipe; some settings of training may differ."""
+    held = load_settings(type(recipe), run / RECIPE)
+    chosen = {name: getattr(held.training, name) for name in fitted}
+    if held != replace(recipe, training=replace(recipe.training, **chosen)):
         raise ValueError(
-            f"{run.folder} holds a run with another network; that would go on with it, "
+            f"{run.folder} holds a run with other settings; those would go on with it, "
             "another --out begins anew"
         )
-    return resume_run(run, world, callback, asked_to_stop, deadline)
 
 
 # ---- measuring ---------------------------------------------------------------------------------

@@ -88,6 +88,8 @@ def resolve(request: Request, corpus: Any = None) -> tuple[Any, Any]:
     start = None if folder is None else load_recipe(folder / RECIPE)
     asked = Choice(request.device, request.network, request.preset, start)
     first = source.choose(0, asked, folder)  # report mistakes before reading a long corpus
+    if source.text and request.preset:
+        source.refuse_idle_preset(first, asked, folder)
     task = find_task(source.task)
     if corpus is None:
         corpus = task.gather(first)
@@ -95,7 +97,7 @@ def resolve(request: Request, corpus: Any = None) -> tuple[Any, Any]:
     # Make paths absolute, so that the recipe can be used from any folder.
     given = {one.name: getattr(recipe.data, one.name) for one in fields(recipe.data)}
     data = replace(recipe.data, **{name: whole_path(value) for name, value in given.items()})
-    return replace(recipe, data=data), corpus
+    return replace(recipe, data=data, start_from=whole_path(recipe.start_from)), corpus
 
 
 def whole_path(value: Any) -> Any:
@@ -145,6 +147,22 @@ class RecipeSource:
                 f"{start_from} brings its vocabulary with it; leave out codec settings"
             )
         return replace(own, start_from=start_from)
+
+    def refuse_idle_preset(self, chosen: Any, asked: Choice, start_from: Path | None) -> None:
+        """Refuse a preset if the recipe file says all that presets choose, as a run's does."""
+
+        def changes(preset: str) -> bool:
+            try:
+                return bool(self.choose(0, asked._replace(preset=preset), start_from) != chosen)
+            except ValueError:  # another preset does not go with the settings in the file
+                return True
+
+        others = {*self.family.presets_for(self.data)} - {asked.preset}
+        if others and not any(map(changes, others)):
+            raise ValueError(
+                f"{self.file} says all that --preset {asked.preset} would choose; leave the "
+                "preset out, and change settings one by one: network.width=256"
+            )
 
 
 def start_run(request: Request, run: Run, world: World, minutes: float | None = None) -> float:

@@ -160,6 +160,16 @@ def test_all_three_are_trained_and_shown_in_one_table(tmp_path: Path) -> None:
     )
 
 
+def test_the_scores_of_a_network_are_those_of_the_weights_that_are_kept(tmp_path: Path) -> None:
+    recipe = recipe_in(tmp_path, steps=3, validate_every=1)
+    gathered = gather(recipe.task, recipe.data)
+    (row,) = compare([recipe], gathered, tmp_path / "out", length=8)
+    lines = [*Run(tmp_path / "out" / "transformer").lines("metrics.jsonl")]
+    found = [line["valid"] for line in lines if "valid" in line]
+    assert len({one["bleu"] for one in found}) == 1, "of equal scores the lowest loss is kept"
+    assert row.scores == min(found, key=lambda one: one["loss"]) != found[0]
+
+
 @pytest.mark.parametrize("settings", [(), ("training.learning_rate=0.001",)])
 def test_each_network_is_compared_as_it_is_trained(
     settings: tuple[str, ...], tmp_path: Path

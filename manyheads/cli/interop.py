@@ -43,6 +43,11 @@ def import_(
     task = import_folder(folder, out, print)
     use = find_recipe(task).use
     print(f"imported: a model for {task}; `manyheads {use} --model {out}` uses it")
+    if task == "translation":  # a folder does not say what its model writes
+        print(
+            "it translates each sentence of a text by itself; if it writes summaries, "
+            f"task: summarization in {out / 'recipe.yaml'} lets it read texts whole"
+        )
 
 
 def export(

@@ -24,6 +24,7 @@ NAMES = {
 CONLLU = 10  # columns
 csv.field_size_limit(2**31 - 1)  # characters of a cell: Python's own limit is a long document
 WORDS, TAGS = ("words", "tokens"), ("tags", "labels", "ner_tags")
+Chosen = tuple[int, int, int | None, bool]  # text, label, second text; whether a line names them
 
 
 class Labelled(NamedTuple):
@@ -76,15 +77,27 @@ class Columns:
             )
 
 
+class ColumnGuess(NamedTuple):
+    """Which columns of a file without names are what, from 0 up, and how many there are."""
+
+    text: int
+    label: int
+    second: int | None
+    width: int
+
+
 # ---- texts with a label ----------------------------------------------------------------------
 
 
-def read_labelled_file(path: Path, columns: Columns = Columns()) -> Iterator[Labelled]:
+def read_labelled_file(
+    path: Path, columns: Columns = Columns(), guess: ColumnGuess | None = None
+) -> Iterator[Labelled]:
     """Yield the texts of a .tsv, .csv or .jsonl file, plain or compressed.
 
     Columns are found by the names in the first line. Without names, the label is the column with
     the fewest different values (the shorter one if equal); the text is the longest column, and
-    another one in which most cells have several words is a second text.
+    another one in which most cells have several words is a second text. A `guess` of another file
+    with as many columns counts more: few lines say little.
     """
     kind, known = kind_of(path), [*ROWS, *find_formats()]
     if not path.exists():
@@ -94,7 +107,9 @@ def read_labelled_file(path: Path, columns: Columns = Columns()) -> Iterator[Lab
         raise ValueError(f"{path}: labelled texts come as {there}, this is {kind!r}")
     rows = ROWS[kind](path) if kind in ROWS else None
     found = (
-        read_labelled_records(path, columns) if rows is None else labelled_rows(path, columns, rows)
+        read_labelled_records(path, columns)
+        if rows is None
+        else labelled_rows(path, columns, rows, guess)
     )
     yield from require_some(found, path, "text with a label")
 
@@ -134,9 +149,7 @@ def describe_columns(path: Path, columns: Columns = Columns()) -> str:
     """ "label: column 1 (coarse), text: column 3 (question)"; empty for a file without columns."""
     if kind_of(path) not in ROWS:
         return ""
-    rows = [row for _, row in islice(ROWS[kind_of(path)](path), LOOKED_AT)]
-    head = [cell.strip().lower() for cell in rows[0]]
-    text, label, second, named = choose_columns(path, head, columns, rows)
+    head, (text, label, second, named) = look_at_columns(path, columns)
     places = {"label": label, "text": text, "second text": second}
     return ", ".join(
         f"{what}: column {at + 1}" + (f" ({head[at]})" if named else "")
@@ -145,8 +158,26 @@ def describe_columns(path: Path, columns: Columns = Columns()) -> str:
     )
 
 
+def guess_for(path: Path, columns: Columns) -> ColumnGuess | None:
+    """Return what is guessed of a file; None if its columns are named, or are none."""
+    if kind_of(path) not in ROWS or columns.text:
+        return None
+    head, (text, label, second, named) = look_at_columns(path, columns)
+    return None if named else ColumnGuess(text, label, second, len(head))
+
+
+def look_at_columns(path: Path, columns: Columns) -> tuple[list[str], Chosen]:
+    """Return the first line of a file, and which of its columns are read."""
+    rows = [row for _, row in islice(ROWS[kind_of(path)](path), LOOKED_AT)]
+    head = [cell.strip().lower() for cell in rows[0]]
+    return head, choose_columns(path, head, columns, rows)
+
+
 def labelled_rows(
-    path: Path, columns: Columns, rows: Iterator[tuple[int, list[str]]]
+    path: Path,
+    columns: Columns,
+    rows: Iterator[tuple[int, list[str]]],
+    guess: ColumnGuess | None,
 ) -> Iterator[Labelled]:
     looked_at = list(islice(rows, LOOKED_AT))
     if not looked_at:
@@ -155,7 +186,8 @@ def labelled_rows(
     width = len(head)
     for number, row in looked_at:
         check_width(path, number, row, width)
-    text, label, second, named = choose_columns(path, head, columns, [row for _, row in looked_at])
+    cells = [row for _, row in looked_at]
+    text, label, second, named = choose_columns(path, head, columns, cells, guess)
     for number, row in chain(looked_at[named:], rows):
         check_width(path, number, row, width)
         beside = row[second] if second is not None else ""
@@ -176,10 +208,13 @@ def check_label(label: str, path: Path, number: int) -> str:
     return label.strip()
 
 
-Chosen = tuple[int, int, int | None, bool]  # text, label, second text; whether a line names them
-
-
-def choose_columns(path: Path, head: list[str], asked: Columns, rows: list[list[str]]) -> Chosen:
+def choose_columns(
+    path: Path,
+    head: list[str],
+    asked: Columns,
+    rows: list[list[str]],
+    guess: ColumnGuess | None = None,
+) -> Chosen:
     text, label, second = (
         next((head.index(name) for name in NAMES[what] if name in head), None)
         for what in ("text", "label", "second")
@@ -197,6 +232,8 @@ def choose_columns(path: Path, head: list[str], asked: Columns, rows: list[list[
             f"{path}: its first line names {', '.join(head)}, and none of them is the {missing}; "
             f"{' or '.join(NAMES[missing][:3])} would do"
         )
+    if guess is not None and guess.width == len(head):
+        return guess.text, guess.label, guess.second, False
     return (*guess_columns(path, rows), False)
 
 
@@ -215,7 +252,7 @@ def find_column(path: Path, head: list[str], asked: str) -> int | None:
 
 
 def guess_columns(path: Path, rows: list[list[str]]) -> tuple[int, int, int | None]:
-    """Guess which unnamed columns are text, label and second text; refuse an unclear file.
+    """ColumnGuess which unnamed columns are text, label and second text; refuse an unclear file.
 
     [["1", "a fine film"], ["0", "no wit at all"]] -> 1, 0, None
     """
@@ -281,16 +318,38 @@ def label_text(label: Any, path: Path, number: int) -> str:
 # ---- words with a tag each -------------------------------------------------------------------
 
 
-def read_tagged(path: Path) -> Iterator[Tagged]:
+def read_tagged(path: Path, columns: Columns = Columns()) -> Iterator[Tagged]:
     """Yield sentences of a CoNLL file (a word and its tag per line, blank between), a CoNLL-U file
     or .jsonl.
+
+    Without `columns`, a word is in the first column and its tag in the last, UPOS in CoNLL-U.
     """
+    if columns.second:
+        raise ValueError(
+            "words with tags have no second text; leave out data.columns.second, "
+            f"which names {columns.second!r}"
+        )
     if kind_of(path) in find_formats():
-        found = tagged_records(path)
+        found = tagged_records(path, columns)
     else:
         lines = [*enumerate(read_lines(path), start=1)]  # read once: it may be a pipe
-        found = conll_sentences(path, conllu_words(path, lines) if is_conllu(lines) else lines)
+        rich = is_conllu(lines)
+        places = find_tag_columns(path, columns, (1, 3) if rich else (0, -1))
+        found = conll_sentences(path, conllu_lines(path, lines) if rich else lines, *places)
     yield from require_some(found, path, "sentence with tags")
+
+
+def find_tag_columns(path: Path, asked: Columns, usual: tuple[int, int]) -> tuple[int, int]:
+    """Return which column of a CoNLL file is the word, and which its tag: counted from 0."""
+    if not asked.text:
+        return usual
+    for one in (asked.text, asked.label):
+        if not one.isdigit() or not int(one):
+            raise ValueError(
+                f"{path}: column {one!r} was asked for; the columns of a CoNLL file have no names, "
+                "a number from 1 up would do"
+            )
+    return int(asked.text) - 1, int(asked.label) - 1
 
 
 Lines: TypeAlias = Sequence[tuple[int, str]]  # with their numbers
@@ -303,8 +362,8 @@ def is_conllu(lines: Lines) -> bool:
     return len(cells) == CONLLU and cells[0][:1].isdigit()
 
 
-def conllu_words(path: Path, lines: Lines) -> Iterator[tuple[int, str]]:
-    """Yield each line number with a word and its part of speech, UPOS, or with a blank line."""
+def conllu_lines(path: Path, lines: Lines) -> Iterator[tuple[int, str]]:
+    """Yield the lines with a word, and the blank ones."""
     for number, line in lines:
         cells = line.split("\t")
         if not line.strip():
@@ -312,11 +371,13 @@ def conllu_words(path: Path, lines: Lines) -> Iterator[tuple[int, str]]:
         elif not line.startswith("#"):
             check_width(path, number, cells, CONLLU)
             if cells[0].isdigit():  # 1-2 is a word that is split into others, 1.1 an empty one
-                yield number, f"{cells[1]}\t{cells[3]}"
+                yield number, line
 
 
-def conll_sentences(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Tagged]:
-    """Yield sentences; the first column is the word, the last its tag; all lines are as wide."""
+def conll_sentences(
+    path: Path, lines: Iterable[tuple[int, str]], word: int, tag: int
+) -> Iterator[Tagged]:
+    """Yield sentences, with the words and tags of these columns; all lines are as wide."""
     words: list[str] = []
     tags: list[str] = []
     start = width = 0
@@ -328,21 +389,23 @@ def conll_sentences(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Ta
                 yield Tagged(words, tags, start)
             words, tags = [], []
             continue
-        if len(cells) < 2 or not cells[0].strip() or not cells[-1].strip():
+        short = len(cells) <= max(word, tag, 1)
+        if short or not cells[word].strip() or not cells[tag].strip():
             raise ValueError(
                 f"{path}:{number}: a word and its tag were asked for, only {line.strip()!r} is here"
             )
         width = width or len(cells)
         check_width(path, number, cells, width)
         start = start if words else number
-        words.append(cells[0].strip())
-        tags.append(cells[-1].strip())
+        words.append(cells[word].strip())
+        tags.append(cells[tag].strip())
 
 
-def tagged_records(path: Path) -> Iterator[Tagged]:
+def tagged_records(path: Path, asked: Columns) -> Iterator[Tagged]:
+    named = ((asked.text,), (asked.label,)) if asked.text else (WORDS, TAGS)
     for number, record in read_records(path):
-        words = find_field(record, WORDS, "list of words", path, number)
-        tags = find_field(record, TAGS, "list of tags", path, number)
+        words = find_field(record, named[0], "list of words", path, number)
+        tags = find_field(record, named[1], "list of tags", path, number)
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise ValueError(f"{path}:{number}: words are a list of texts, got {words!r}")
         if not isinstance(tags, list):
@@ -352,8 +415,8 @@ def tagged_records(path: Path) -> Iterator[Tagged]:
                 f"{path}:{number}: {len(words)} words came with {len(tags)} tags; each word has one"
             )
         if words:
-            named = [check_label(label_text(tag, path, number), path, number) for tag in tags]
-            yield Tagged(words, named, number)
+            texts = [check_label(label_text(tag, path, number), path, number) for tag in tags]
+            yield Tagged(words, texts, number)
 
 
 # ---- kept ------------------------------------------------------------------------------------

@@ -72,7 +72,9 @@ def decode_line(raw: bytes, path: Path, number: int) -> str:
 
 
 def require_utf8(text: str, where: str) -> str:
-    """Return the text; refuse one that cannot be written as UTF-8."""
+    """Return the text; refuse what is none, and one that cannot be written as UTF-8."""
+    if not isinstance(text, str):
+        raise ValueError(f"{where} is a {type(text).__name__}, a str would do")
     try:
         text.encode()
     except UnicodeEncodeError as error:

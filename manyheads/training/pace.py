@@ -24,6 +24,7 @@ LEAST_SECONDS = 2.0  # until this much time has passed
 PATIENCE_SECONDS = 30.0  # for a validation: an untrained network writes long texts
 VALIDATING = 0.25  # largest share of a time budget for validation
 MARGIN = 0.95  # share of a time budget to plan with: speed varies
+FITTED = "steps", "warmup_steps", "validate_every", "checkpoint_every", "log_every"
 
 
 class Pace(NamedTuple):

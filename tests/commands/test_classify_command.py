@@ -10,6 +10,8 @@ import pytest
 from typed import Command, Refuses, trained
 
 from manyheads.cli import incoming
+from manyheads.tasks.classification.commands import format_prediction
+from manyheads.tasks.classification.predictions import Value
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +61,15 @@ def test_what_is_left_unread_of_long_texts_is_told(manyheads: Command, model: Pa
     assert line.endswith(" tokens that are read; their ends were not read")
 
 
+def test_what_is_left_unread_of_a_test_set_is_told(
+    manyheads: Command, model: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "test.tsv"
+    path.write_text(f"text\tlabel\na fine dog\tgood\n{'a bad dog ' * 999}\tpoor\n")
+    done = manyheads("evaluate", "--model", model, "--data", path)
+    assert "1 of 2 texts are longer than the " in done.err
+
+
 def test_a_test_set_is_read_by_the_columns_that_were_learned(
     manyheads: Command, tmp_path: Path
 ) -> None:
@@ -69,6 +80,24 @@ def test_a_test_set_is_read_by_the_columns_that_were_learned(
     run = trained(tmp_path / "run", "classification", "--data", path, settings=settings)
     done = manyheads("evaluate", "--model", run, "--data", path)
     assert "never saw" not in done.err, "a, b and c are its labels"
+
+
+def test_a_test_set_without_names_is_read_as_the_training_file_was(
+    manyheads: Command, tmp_path: Path
+) -> None:
+    path, few = tmp_path / "pairs.tsv", tmp_path / "few.tsv"
+    path.write_text("".join(f"{'xy'[i % 2]}\ttext {i}\tanother of {i % 7}\n" for i in range(60)))
+    few.write_text("x\ttext 1\tword\ny\ttext 2\tword\n")
+    settings = ["network.width=16", "network.depth=1", "training.steps=1"]
+    run = trained(tmp_path / "run", "classification", "--data", path, settings=settings)
+    # By themselves, these few lines would have their label in the third column.
+    done = manyheads("evaluate", "--model", run, "--data", few)
+    assert "never saw" not in done.err
+    (tmp_path / "run" / "columns.json").unlink()  # an older run has no such file
+    assert (
+        "never saw, and so never says: 'word'"
+        in manyheads("evaluate", "--model", run, "--data", few).err
+    )
 
 
 def test_json_tells_all_probabilities(manyheads: Command, model: Path) -> None:
@@ -86,6 +115,14 @@ def test_two_texts_of_a_line_have_a_tab_between_them(manyheads: Command, model: 
     given = ("classify", "--model", model, "--json")
     texts = [json.loads(manyheads(*given, text).out) for text in ("a dog\ta cat", "a dog a cat")]
     assert texts[0]["probabilities"] != texts[1]["probabilities"]
+
+
+def test_a_number_is_printed_with_its_digits() -> None:
+    assert [format_prediction(Value(one)) for one in (253809.8766, 2021.4, 0.000123456)] == [
+        "253809.9",
+        "2021.4",
+        "0.000123456",
+    ]
 
 
 def test_every_word_has_a_tag_whatever_stands_between(manyheads: Command, tagger: Path) -> None:

@@ -31,6 +31,12 @@ def test_one_command_makes_the_table_and_the_picture(
     assert all(0 < row["ms_batch_1_p50"] <= row["ms_batch_1_p90"] for row in rows)
     assert (out / "decoders.png").read_bytes().startswith(b"\x89PNG")
     assert done.out.count("| raw ") == len(ways)
+    again = manyheads(*compare, "--device", "cpu", *FEW)
+    assert again.code == 0
+    assert again.err.count("nothing is left to do: it ended at step 2") == 4
+    other = manyheads(*compare, "--device", "cpu", *FEW, "training.learning_rate=0.5")
+    assert (other.code, other.out) == (2, "")
+    assert f"{out / 'ar-1-1-raw'} holds a run with other settings; those would go on" in other.err
 
 
 def test_what_is_compared_is_not_given(refuses: Refuses, files: Files, tmp_path: Path) -> None:

@@ -27,8 +27,11 @@ def test_a_corpus_is_written_anew(
     manyheads: Command, run: Path, corpus: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out.tsv"
+    with corpus.open("a", encoding="utf-8") as file:
+        file.write(" \tsix six\n")
     done = manyheads("distill", "--model", run, "--data", corpus, "--out", out)
     assert done.code == 0, done.err
+    assert "1 of 61 sources are empty: left out\n" in done.err
     assert "against those there" in done.out
     pairs = [(one.source.split(), one.target.split()) for one in read_columns(out)]
     right = sum([WORDS[word] for word in source] == target for source, target in pairs)
@@ -66,11 +69,17 @@ def test_a_student_learns_what_its_teacher_writes_once(
     told = (tmp_path / "student" / CORPUS).read_text(encoding="utf-8")
     assert f"targets are what {teacher} writes with a beam of 5: bleu " in told
     (kept,) = (teacher / "distilled").glob("*.json")
+    held = json.loads(kept.read_text(encoding="utf-8"))
+    held["targets"][:2] = ["", ""]
+    kept.write_text(json.dumps(held), encoding="utf-8")
     before = kept.stat().st_mtime_ns
     again = manyheads(*train, *SETTINGS, "--network", "ctc", "--out", tmp_path / "again")
     assert again.code == 0, again.err
     assert kept.stat().st_mtime_ns == before  # read, not written
     assert "the teacher has written" not in again.err
+    told = (tmp_path / "again" / CORPUS).read_text(encoding="utf-8")
+    assert "2 left out: the teacher writes nothing for them" in told
+    assert told.startswith("60 pairs read, 58 kept\n")
 
 
 def test_an_estimate_does_not_wait_for_the_teacher(

@@ -21,10 +21,20 @@ def test_a_run_goes_out_and_comes_back_and_writes_the_same(
     assert json.loads((out / "config.json").read_text())["model_type"] == "pegasus"
     told = manyheads("import", out, "--out", back)
     said = f"imported: a model for translation; `manyheads translate --model {back}` uses it\n"
-    assert told.out.endswith(said)
+    assert said in told.out
+    assert told.out.endswith(
+        f"if it writes summaries, task: summarization in {back}/recipe.yaml lets it read texts "
+        "whole\n"
+    )
     assert "compared with its own library: largest difference" in told.out
     ours, theirs = (manyheads("translate", "--model", m, "ba du ki") for m in (run, back))
     assert ours.out == theirs.out != ""
+    recipe, two = back / "recipe.yaml", "ba du. KI LO."
+    apart = json.loads(manyheads("translate", "--model", back, "--json", two).out)
+    said = recipe.read_text(encoding="utf-8")
+    recipe.write_text(said.replace("task: translation", "task: summarization"), encoding="utf-8")
+    whole = json.loads(manyheads("translate", "--model", back, "--json", two).out)
+    assert whole["best"][0]["log_prob"] != apart["best"][0]["log_prob"]
 
 
 def test_texts_to_compare_on_are_read_from_a_file(

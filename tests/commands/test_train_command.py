@@ -484,6 +484,11 @@ def test_cuda_without_a_gpu_is_refused(
             "{0}/recipe.yaml says which network; network.kind=recurrent changes it",
         ),
         (
+            ["{0}/recipe.yaml", "--preset", "small"],
+            "{0}/recipe.yaml says all that --preset small would choose; leave the preset out, and "
+            "change settings one by one: network.width=256",
+        ),
+        (
             ["{0}/recipe.yaml", "--augment", "none"],
             "{0}/recipe.yaml has no option --augment; a recipe says what to read",
         ),

@@ -404,11 +404,18 @@ def test_a_judge_of_texts_begins_with_the_words_and_weights_of_the_run_it_starts
 
 @pytest.mark.parametrize(("task", "run"), [("language", books.language), ("masked", books.masked)])
 def test_a_run_goes_on_learning_from_another_of_its_kind(
-    task: str, run: Base, manyheads: Command, base: Path, tmp_path: Path
+    task: str,
+    run: Base,
+    manyheads: Command,
+    base: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     start, out = run(base), tmp_path / "run"
-    given = ("train", task, *files_for(task, tmp_path), "--start-from", start, *CPU)
-    assert f"start_from: {start}\n" in manyheads(*given, "--dry-run").out
+    monkeypatch.chdir(start.parent)
+    given = ("train", task, *files_for(task, tmp_path), "--start-from", start.name, *CPU)
+    planned = manyheads(*given, "--dry-run").out
+    assert f"start_from: {start}\n" in planned, "a recipe may be used from any folder"
     done = manyheads(*given, "--out", out, "training.steps=1", "training.learning_rate=1e-9")
     assert done.code == 0, done.err
     (ours, _), (held, _) = (read_tensors(folder / WEIGHTS) for folder in (out, start))

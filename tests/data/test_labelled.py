@@ -256,6 +256,34 @@ def test_words_and_parts_of_speech_of_a_conllu_file(tmp_path: Path) -> None:
         [*read_tagged(path)]
 
 
+def test_the_columns_of_words_and_tags_may_be_named(tmp_path: Path) -> None:
+    rows = "-DOCSTART- -X- O\n\nAnna NN B-PER\nsleeps VB O\n"
+    nouns = [Tagged(["Anna", "sleeps"], ["NN", "VB"], 3)]
+    assert [*read_tagged(written(tmp_path, "a.conll", rows), Columns("1", "2"))] == nouns
+    cells = "1\tAnna\tanna\tPROPN\tNE\t_\t2\tnsubj\t_\t_\n2\tsleeps\tsleep\tVERB\tVVFIN" + "\t_" * 5
+    path = written(tmp_path, "a.conllu", cells)
+    assert [one.tags for one in read_tagged(path, Columns("2", "5"))] == [["NE", "VVFIN"]]
+    record = '{"tokens": ["Anna", "sleeps"], "pos_tags": ["NN", "VB"], "ner_tags": ["B-PER", "O"]}'
+    path = written(tmp_path, "a.jsonl", f"\n\n{record}\n")
+    assert [*read_tagged(path, Columns("tokens", "pos_tags"))] == nouns
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (Columns("1", "3"), "a.conll:1: a word and its tag were asked for, only"),
+        (Columns("word", "tag"), "'word' was asked for; the columns of a CoNLL file have no names"),
+        (Columns("0", "1"), "'0' was asked for; .* a number from 1 up would do"),
+        (Columns("1", "2", "3"), "words with tags have no second text; leave out"),
+    ],
+)
+def test_columns_that_no_tagged_file_has_are_refused(
+    tmp_path: Path, columns: Columns, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        [*read_tagged(written(tmp_path, "a.conll", "Anna NN\n"), columns)]
+
+
 def test_tagged_words_come_through_a_pipe(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -185,6 +185,24 @@ def test_empty_texts_are_counted_and_nothing_else_is_refused(tmp_path: Path) -> 
         held(path)
 
 
+def test_smoothing_over_classes_is_refused_for_numbers() -> None:
+    recipe = ClassificationRecipe.choose("regression", DATA, 99)
+    smooth = read(ClassificationRecipe, write(recipe), "r", ["training.label_smoothing=0.1"])
+    with pytest.raises(ValueError, match="label smoothing is for classes, and regression learns"):
+        gather(smooth)
+
+
+def test_a_short_file_without_names_is_read_as_the_training_file_was(tmp_path: Path) -> None:
+    path, few = tmp_path / "scored.tsv", tmp_path / "few.tsv"
+    path.write_text("".join(f"{i}\tfilm of {i % 9}\t{i % 9}.0\n" for i in range(200)))
+    few.write_text("7\tfilm of 2\t2.0\n8\tfilm of 3\t3.0\n9\tfilm of 5\t5.0\n")
+    recipe = ClassificationRecipe.choose("regression", LabelledData(path, few), 99)
+    gathered = gather(recipe)
+    assert [one.label for one in gathered.valid] == ["2.0", "3.0", "5.0"], "not 7, 8, 9"
+    few.write_text("score\ttext\tid\n2.0\tfilm of 2\t7\n")
+    assert [one.label for one in gather(recipe).valid] == ["2.0"], "names count more"
+
+
 def test_a_first_line_of_other_names_is_not_learned_as_a_class(tmp_path: Path) -> None:
     path = tmp_path / "films.csv"
     rows = "".join(f"a film of {i} hours,{'good' if i % 2 else 'bad'}\n" for i in range(20))

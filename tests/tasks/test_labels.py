@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from films import examples
 
-from manyheads.data.labelled import Labelled
+from manyheads.data.labelled import Columns, Labelled
 from manyheads.tasks.classification.corpus import read_examples
 from manyheads.tasks.classification.labels import Labels
 
@@ -58,3 +58,10 @@ def test_a_file_to_measure_numbers_on_has_numbers(label: str, tmp_path: Path) ->
     with pytest.raises(ValueError, match=rf"test.tsv:3: a number was asked for, '{label}' is here"):
         read_examples("regression", path)
     assert len(read_examples("classification", path)) == 2
+
+
+def test_tags_are_read_from_the_column_that_a_recipe_names(tmp_path: Path) -> None:
+    path = tmp_path / "a.conll"
+    path.write_text("Anna NN B-PER\nsleeps VB O\n", encoding="utf-8")
+    (one,) = read_examples("labelling", path, Columns("1", "2"))
+    assert one.tags == ["NN", "VB"]

@@ -14,7 +14,7 @@ from manyheads.data.shards import Shard, write_shard
 from manyheads.data.windows import Windows
 from manyheads.decoding.likelihood import compute_log_probs
 from manyheads.modules.transformer import Tokens
-from manyheads.tasks.language.corpus import TextCorpus, prepare_texts
+from manyheads.tasks.language.corpus import TextCorpus, count_scored_bytes, prepare_texts
 from manyheads.tasks.language.settings import LanguageRecipe, TextData
 from manyheads.tasks.language.task import LanguageTask, sample_places
 from manyheads.training.config import Training
@@ -211,7 +211,17 @@ def test_the_first_token_is_scored_where_a_sign_stands_before_it() -> None:
     for starts, count in (((), 2), ((1,), 3), ((1, 1), 3)):
         codec = Text(CODEC.tokenizer, SpecialTokens(bos=starts))
         assert len(compute_log_probs(network, codec.special_tokens, text, 8, 8)) == count
+        assert count_scored_bytes("ein", codec) == count
     assert compute_log_probs(network, CODEC.special_tokens, [], 8, 8) == []
+
+
+def test_a_first_token_that_is_not_scored_adds_no_bytes_to_the_judgement(tmp_path: Path) -> None:
+    codec = Text(CODEC.tokenizer, SpecialTokens(bos=()))
+    prepare_texts(TextCorpus(TEXTS, ["käse", "ab"]), codec, tmp_path, framed=True)
+    task = LanguageTask(language().recipe, codec, tmp_path)
+    found = task.measure(task.network())
+    tokens = 4 + 1 + 2  # of "äse" and "b", and two ends
+    assert found["bits_per_byte"] == pytest.approx(found["loss"] / math.log(2) * tokens / 5)
 
 
 @pytest.mark.parametrize("stride", [0, 9])

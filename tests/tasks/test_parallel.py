@@ -20,6 +20,7 @@ from manyheads.tasks.seq2seq.parallel.ctc import CTCNetwork
 from manyheads.tasks.seq2seq.parallel.latent import ScalarCodes
 from manyheads.tasks.seq2seq.parallel.table import NETWORKS
 from manyheads.tasks.seq2seq.settings import PairData, Seq2SeqRecipe
+from manyheads.tasks.seq2seq.writing import write_targets
 from manyheads.training.config import Training
 from manyheads.training.files import CORPUS, write_tensors
 from manyheads.training.weights import adopt, weights_of
@@ -233,6 +234,19 @@ def test_codes_are_fewer_than_tokens_and_a_text_ends_with_its_end() -> None:
     assert network.cut([5, 6, 2, 7], [-1.0] * 4, -0.5).ids == [5, 6]
     assert network.cut([5, 6, 2, 7], [-1.0] * 4, -0.5).log_prob == -3.5
     assert network.count_passes(DecodingConfig(), 6) == 4
+
+
+def test_drawn_codes_do_not_depend_on_the_texts_beside_them() -> None:
+    network, how = network_for("latent"), DecodingConfig(temperature=2.0, seed=3)
+    sources = [[5, 6, 7], [8], [4, 4, 6, 5], [7, 8], [5, 6, 7]]
+    together = [best.ids for best, *_ in write_targets(network, sources, how)]
+    alone = [
+        best.ids
+        for i, source in enumerate(sources)
+        for best, *_ in write_targets(network, [source], how, numbers=[i])
+    ]
+    assert together == alone
+    assert together[0] != together[4], "a text that comes again is drawn anew"
 
 
 def test_too_many_codes_are_refused() -> None:

@@ -27,6 +27,7 @@ from manyheads.tasks.pointing.settings import PointingRecipe, QuestionData
 from manyheads.tasks.pointing.task import PointingBatch, PointingTask
 from manyheads.tasks.seq2seq.corpus import gather
 from manyheads.tasks.seq2seq.settings import PairData
+from manyheads.training.config import Training
 from manyheads.verifying import run_checks
 
 SOURCE = "Who wrote Faust?\nIn 1808 Goethe wrote a play. Goethe called it Faust."
@@ -269,3 +270,10 @@ def test_questions_without_answers_in_their_texts_are_told_and_left_out(tmp_path
     pairs.write_text(json.dumps({"context": "ant", "question": "who?", "answer": "bee"}) + "\n")
     with pytest.raises(ValueError, match="has 0 questions with an answer in their text"):
         PointingTask.gather(PointingRecipe("pointing", QuestionData(pairs=pairs)))
+
+
+def test_label_smoothing_which_its_loss_has_not_is_refused() -> None:
+    smooth = Training(label_smoothing=0.1)
+    recipe = PointingRecipe("pointing", QuestionData(pairs=Path("x")), training=smooth)
+    with pytest.raises(ValueError, match=r"without label smoothing; training.label_smoothing: 0"):
+        PointingTask.gather(recipe)

@@ -90,6 +90,9 @@ def test_mistakes_are_told(model: LanguageModel) -> None:
         model.score("the", stride=40)
     with pytest.raises(ValueError, match=r"the text: '\\ud800' is half of a character"):
         model.score("\ud800")
+    for asked in (model.score, model.generate):
+        with pytest.raises(ValueError, match=r"the (text|prompt) is a float, a str would do"):
+            asked(["the", math.nan])  # type: ignore[list-item]
 
 
 def test_every_option_is_named_with_its_default() -> None:

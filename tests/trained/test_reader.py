@@ -85,5 +85,7 @@ def test_mistakes_are_told(guesser: MaskedLM, classifier: Classifier) -> None:
     for asked in (guesser.embed, classifier.embed, classifier.classify):
         with pytest.raises(ValueError, match=r"text 2: '\\udc00' is half of a character"):
             asked(["a", "b\udc00"])
+        with pytest.raises(ValueError, match="text 2 is a float, a str would do"):
+            asked(["a", float("nan")])  # what pandas has for an empty cell
     with pytest.raises(ValueError, match=r"text 1: '\\udc00' is half of a character"):
         classifier.classify([("a", "b\udc00")])

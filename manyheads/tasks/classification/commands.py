@@ -11,10 +11,10 @@ from pathlib import Path
 from manyheads.cli.incoming import read_chunks
 from manyheads.cli.screen import count_amount, print_json, print_report
 from manyheads.metrics.report import make_report, plain_scores
-from manyheads.tasks.classification.corpus import read_examples
+from manyheads.tasks.classification.corpus import read_examples, read_guess
 from manyheads.tasks.classification.labels import LabelledExample
 from manyheads.tasks.classification.model import Classifier
-from manyheads.tasks.classification.predictions import AnyPrediction, Prediction, measure
+from manyheads.tasks.classification.predictions import AnyPrediction, Prediction, Value, measure
 from manyheads.tasks.classification.verbs import ClassifyOptions
 from manyheads.tasks.verbs import ExamplesOptions
 
@@ -23,17 +23,21 @@ def classify(model: Classifier, options: ClassifyOptions) -> None:
     cut = str if model.kind == "labelling" else cut_at_tab  # words to tag, tabs or not
     for some in read_chunks(options.texts):
         found = model.classify([*map(cut, some)])
-        if over := sum(bool(one.cut) for one in found):
-            print(
-                f"{over} of {len(some)} texts are longer than the {model.task.room} tokens that "
-                "are read; their ends were not read",
-                file=sys.stderr,
-            )
+        tell_cut(model, found)
         for text, predicted in zip(some, found, strict=True):
             if options.as_json:
                 print_json({"text": text, **predicted._asdict()})
             else:
                 print(format_prediction(predicted), flush=True)
+
+
+def tell_cut(model: Classifier, found: Sequence[AnyPrediction]) -> None:
+    if over := sum(bool(one.cut) for one in found):
+        print(
+            f"{over} of {len(found)} texts are longer than the {model.task.room} tokens that "
+            "are read; their ends were not read",
+            file=sys.stderr,
+        )
 
 
 def cut_at_tab(text: str) -> str | tuple[str, str]:
@@ -45,14 +49,18 @@ def format_prediction(predicted: AnyPrediction) -> str:
     """Return the label, a tab and its probability; or a number; or tags."""
     if isinstance(predicted, Prediction):
         return f"{predicted.label}\t{predicted.probability:.4f}"
+    if isinstance(predicted, Value):
+        return f"{predicted.value:.7g}"  # the digits that 32 bits hold
     return str(predicted)
 
 
 def evaluate_classifier(model: Classifier, options: ExamplesOptions) -> None:
-    examples = read_examples(model.task.kind, options.file, model.task.recipe.data.columns)
+    columns, guess = model.task.recipe.data.columns, read_guess(model.task.held_in())
+    examples = read_examples(model.task.kind, options.file, columns, guess)
     began = time.perf_counter()
     with count_amount(len(examples), "texts", "read") as progress:
         found = model.classify([one.texts for one in examples], progress)
+    tell_cut(model, found)
     scores = plain_scores(measure(model.task.kind, found, examples), 4)
     report = make_report(model.name, len(examples), began, scores)
     if unseen := count_unseen(model, examples):

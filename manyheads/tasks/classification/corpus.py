@@ -5,6 +5,7 @@ N examples.
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,15 @@ from torch import Tensor
 
 from manyheads.data.batches import NOTHING, split_off
 from manyheads.data.filters import tell_seen
-from manyheads.data.labelled import ROWS, Columns, Tagged, read_labelled_file, read_tagged
+from manyheads.data.labelled import (
+    ROWS,
+    ColumnGuess,
+    Columns,
+    Tagged,
+    guess_for,
+    read_labelled_file,
+    read_tagged,
+)
 from manyheads.data.shards import Shard, write_shard
 from manyheads.data.sources import kind_of
 from manyheads.tasks.classification.frames import Frame, Framer
@@ -32,7 +41,9 @@ from manyheads.tasks.classification.labels import (
 )
 from manyheads.tasks.classification.settings import ClassificationRecipe, LabelKind
 from manyheads.tasks.vocabulary import CHARACTERS_A_TOKEN
-from manyheads.training.files import read_tensors, write_tensors
+from manyheads.training.files import read_tensors, write_tensors, write_text
+
+COLUMNS = "columns.json"  # in the folder of a run
 
 
 @dataclass(frozen=True)
@@ -43,6 +54,7 @@ class LabelledCorpus:
     valid: list[LabelledExample]
     source: Path
     valid_source: Path
+    guess: ColumnGuess | None = None  # of the columns of `source`
 
     def __str__(self) -> str:
         train, valid = ([tuple(one.texts) for one in part] for part in (self.train, self.valid))
@@ -63,10 +75,15 @@ class LabelledCorpus:
 
 
 def read_examples(
-    kind: LabelKind, path: Path, columns: Columns = Columns()
+    kind: LabelKind, path: Path, columns: Columns = Columns(), guess: ColumnGuess | None = None
 ) -> list[LabelledExample]:
-    """Read all examples of a file; for regression, refuse a label that is no number."""
-    found = [*(read_tagged(path) if kind == "labelling" else read_labelled_file(path, columns))]
+    """Read all examples of a file; for regression, refuse a label that is no number.
+
+    A file without names is read as the one that the `guess` was made for.
+    """
+    if kind == "labelling":
+        return [*read_tagged(path, columns)]
+    found = list[LabelledExample](read_labelled_file(path, columns, guess))
     if kind == "regression":
         for one in found:
             parse_number(one.tags[0], f"{path}:{one.line}")
@@ -77,14 +94,20 @@ def gather(recipe: ClassificationRecipe) -> LabelledCorpus:
     data, source = recipe.data, recipe.data.data
     if source is None:
         raise ValueError(f"nothing to learn from: {data.imported} is a model, not labelled texts")
+    if recipe.task == "regression" and recipe.training.label_smoothing:
+        raise ValueError(
+            "label smoothing is for classes, and regression learns a number; "
+            "training.label_smoothing: 0 would do"
+        )
     train = read_examples(recipe.task, source, data.columns)
     if all(map(is_blank, train)):
         raise ValueError(f"{source}: all texts are empty; the name of another column would do")
     if recipe.task == "classification" and kind_of(source) in ROWS:
         refuse_names(train, source, data.columns)
+    guess = None if recipe.task == "labelling" else guess_for(source, data.columns)
     if data.valid_data is not None:
-        valid = read_examples(recipe.task, data.valid_data, data.columns)
-        return LabelledCorpus(train, valid, source, data.valid_data)
+        valid = read_examples(recipe.task, data.valid_data, data.columns, guess)
+        return LabelledCorpus(train, valid, source, data.valid_data, guess)
     count = min(data.held_out, len(train) // 10)
     if not count:
         texts = "1 text" if len(train) == 1 else f"{len(train)} texts"
@@ -101,7 +124,7 @@ def gather(recipe: ClassificationRecipe) -> LabelledCorpus:
             f"{source}: no label is met twice, none can be held out for validation; "
             "give --valid-data"
         )
-    return LabelledCorpus(*split_off(train, held), source, source)
+    return LabelledCorpus(*split_off(train, held), source, source, guess)
 
 
 def is_blank(example: LabelledExample) -> bool:
@@ -134,6 +157,17 @@ def find_spare(examples: Sequence[LabelledExample], order: Sequence[int]) -> Ite
         if all(left[tag] > 1 for tag in tags):
             left.subtract(tags)
             yield i
+
+
+def write_guess(folder: Path, guess: ColumnGuess | None) -> None:
+    """Keep in a run which columns were guessed, if any."""
+    if guess is not None:
+        write_text(folder / COLUMNS, json.dumps(guess._asdict()) + "\n")
+
+
+def read_guess(folder: Path) -> ColumnGuess | None:
+    path = folder / COLUMNS
+    return ColumnGuess(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
 
 
 # ---- encoded ---------------------------------------------------------------------------------

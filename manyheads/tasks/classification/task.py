@@ -76,6 +76,7 @@ class ClassificationTask(CodecTask):
         numbers.mkdir(exist_ok=True)
         choose_codec(recipe, gathered.lines()).save(folder / TOKENIZER)
         Labels.of(recipe.task, gathered.train, source).save(folder / LABELS)
+        corpus.write_guess(folder, gathered.guess)
         task = cls.open(recipe, folder)
         cut = write_labelled(numbers / "train", gathered.train, source, task.framer, task.labels)
         encode_labels(recipe.task, task.labels, gathered.valid, gathered.valid_source)  # may raise

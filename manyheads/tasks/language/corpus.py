@@ -73,11 +73,17 @@ def prepare_texts(texts: TextCorpus, codec: Text, run: Path, framed: bool) -> No
     for name, some in (("train", texts.train), ("valid", texts.valid)):
         rows = between_signs(some, codec) if framed else (codec.encode(one) for one in some)
         write_shard(folder / name, rows, codec.size)
-    held = sum(len(document.encode()) for document in texts.valid)
-    if held < 1:
+    held = sum(count_scored_bytes(document, codec) for document in texts.valid)
+    if not any(texts.valid):
         raise ValueError("there is nothing to validate on: the held-out text has no bytes")
-    write_text(folder / BYTES, f"{held}\n")
+    write_text(folder / BYTES, f"{max(1, held)}\n")
     write_text(run / CORPUS, f"{texts}\n{note_unknown(Shard(folder / 'valid'), codec)}")
+
+
+def count_scored_bytes(text: str, codec: Text) -> int:
+    """Count the bytes of a text; without a start token, nothing predicts its first token."""
+    first = [] if codec.special_tokens.bos else codec.encode_with_ends(text)[1][:1]
+    return len(text[sum(first) :].encode())
 
 
 def note_unknown(held_out: Shard, codec: Text) -> str:

@@ -117,5 +117,5 @@ class MaskedLM(EncoderModel):
 def refuse_no_texts(texts: Sequence[Any]) -> None:
     """Raise if something is no text, no pair of texts and no list of words."""
     for number, one in enumerate(texts, start=1):
-        for part in [one] if isinstance(one, str) else one:
+        for part in one if isinstance(one, list | tuple) else [one]:
             require_utf8(part, f"text {number}")

@@ -96,6 +96,11 @@ class PointingTask(CodecTask):
     @classmethod
     def gather(cls, recipe: PointingRecipe) -> QuestionCorpus:
         data = recipe.data
+        if recipe.training.label_smoothing:
+            raise ValueError(
+                "an answer is pointed at without label smoothing; "
+                "training.label_smoothing: 0 would do"
+            )
         found = [*read_questions(cast(Path, data.pairs))]
         train = [one for one in found if one.spans]
         left = len(found) - len(train)

@@ -182,9 +182,12 @@ def report_models(
 def distill(model: Translator, options: DistillOptions) -> None:
     task, out = model.task, Path(str(options.out))
     files = options.source, options.target, options.data
-    examples = [one for one in read_pairs(task.kind, *files) if one.source.strip()]
+    read = [*read_pairs(task.kind, *files)]
+    examples = [one for one in read if one.source.strip()]
     if not examples:
         raise ValueError(f"nothing is in {options.data or options.source} to write targets for")
+    if less := len(read) - len(examples):
+        print(f"{less:,} of {len(read):,} sources are empty: left out", file=sys.stderr)
     table = out.suffix == ".tsv"
     if table and (broken := sum("\n" in one.source.strip() for one in examples)):
         raise ValueError(

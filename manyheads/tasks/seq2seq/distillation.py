@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -17,12 +18,13 @@ import torch
 from manyheads.catalog import BUILT_IN, find_model
 from manyheads.config import load, peek_field
 from manyheads.data.batches import NOTHING
+from manyheads.data.filters import some_left
 from manyheads.data.sources import Example
 from manyheads.decoding.config import BEAM, DecodingConfig
 from manyheads.devices import choose_device
 from manyheads.modules.losses import sum_losses
 from manyheads.modules.transformer import Tokens
-from manyheads.tasks.seq2seq.corpus import PairCorpus
+from manyheads.tasks.seq2seq.corpus import PairCorpus, leave_out
 from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork
 from manyheads.tasks.seq2seq.settings import Seq2SeqRecipe
 from manyheads.training.files import RECIPE, WEIGHTS, read_tensors, write_text
@@ -131,8 +133,12 @@ def teach(
     kept = json.loads(path.read_text(encoding="utf-8"))
     scores = ", ".join(f"{measure} {value:.2f}" for measure, value in kept["scores"].items())
     remark = f"targets are what {name} writes with a beam of {BEAM}: {scores} against those there"
-    report = replace(gathered.report, remarks=[*gathered.report.remarks, remark])
-    pairs = zip(gathered.train, kept["targets"], strict=True)
+    report = copy.deepcopy(gathered.report)
+    report.remarks.append(remark)
+    pairs = [*zip(gathered.train, kept["targets"], strict=True)]
+    unsaid = [example for example, output in pairs if not output]
+    leave_out(report, unsaid, "the teacher writes nothing for them", True)
+    some_left(report)
     taught = [example._replace(target=output, others=()) for example, output in pairs if output]
     return replace(gathered, train=taught, report=report)
 

@@ -78,11 +78,12 @@ def write_targets(
         beams = read.ids[:, :1].expand(-1, several)
         with use_threads_for(network, beams, SHARED):  # also for choosing among scores
             memory = read_source(network, read)
+            own = rows if numbers is None else [numbers[i] for i in rows]
             if isinstance(network, ParallelNetwork):
-                return [[one] for one in network.write(memory, read.lengths(), how)]
-            return write_about(memory, rows)
+                return [[one] for one in network.write(memory, read.lengths(), how, own)]
+            return write_about(memory, rows, own)
 
-    def write_about(memory: Memory, rows: list[int]) -> list[list[Hypothesis]]:
+    def write_about(memory: Memory, rows: list[int], own: Sequence[int]) -> list[list[Hypothesis]]:
         start = torch.tensor([writes.bos] * len(rows), device=device)
         prefix = [prefixes[i] if prefixes else () for i in rows]
         longest = [
@@ -99,7 +100,6 @@ def write_targets(
         bounds = Bounds(
             writes.all_eos, longest, how.min_new_tokens, prefix, never=writes.never, loop=loop
         )
-        own = rows if numbers is None else [numbers[i] for i in rows]
         return decode(
             step, start, bounds, how, own, drafter=drafter, sources=[sources[i] for i in rows]
         )

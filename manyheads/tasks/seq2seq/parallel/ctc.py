@@ -5,6 +5,7 @@ B batch, S tokens of the source, T = S * upsample states, D model width, V vocab
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -125,7 +126,13 @@ class CTCNetwork(ParallelNetwork):
     def candidates(self, how: DecodingConfig) -> int:
         return self.config.upsample  # as many states as that many sequences
 
-    def write(self, memory: Memory, lengths: Tensor, how: DecodingConfig) -> list[Hypothesis]:
+    def write(
+        self,
+        memory: Memory,
+        lengths: Tensor,
+        how: DecodingConfig,
+        numbers: Sequence[int] | None = None,
+    ) -> list[Hypothesis]:
         frames, blank = self.frames(memory, lengths), self.special.pad
         logs = self.log_probs(frames, memory)
         forbid_in(logs, self.never(blank))

@@ -7,6 +7,7 @@ width, V vocabulary.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -111,14 +112,20 @@ class LatentNetwork(ParallelNetwork):
     def count_passes(self, how: DecodingConfig, tokens: int) -> int:
         return math.ceil(tokens / self.config.compression) + 2  # the end, and one for all tokens
 
-    def write(self, memory: Memory, lengths: Tensor, how: DecodingConfig) -> list[Hypothesis]:
-        found = self.write_codes(memory, lengths.tolist(), how)
+    def write(
+        self,
+        memory: Memory,
+        lengths: Tensor,
+        how: DecodingConfig,
+        numbers: Sequence[int] | None = None,
+    ) -> list[Hypothesis]:
+        found = self.write_codes(memory, lengths.tolist(), how, numbers)
         groups = torch.tensor([max(1, len(one.ids)) for one in found], device=lengths.device)
         ids = torch.zeros(len(found), int(groups.max()), dtype=torch.long)
         for row, one in zip(ids, found, strict=True):
             row[: len(one.ids)] = torch.tensor(one.ids, dtype=torch.long)
-        numbers = self.codes.look_up(ids.to(lengths.device))
-        scores = self.decode_codes(numbers, groups, memory).float()
+        looked_up = self.codes.look_up(ids.to(lengths.device))
+        scores = self.decode_codes(looked_up, groups, memory).float()
         best = F.log_softmax(forbid_in(scores, [*self.special.never]), -1).max(-1)
         sizes = (groups * self.config.compression).tolist()
         rows = zip(best.indices.tolist(), best.values.tolist(), sizes, found, strict=True)
@@ -128,7 +135,11 @@ class LatentNetwork(ParallelNetwork):
         ]
 
     def write_codes(
-        self, memory: Memory, lengths: list[int], how: DecodingConfig
+        self,
+        memory: Memory,
+        lengths: list[int],
+        how: DecodingConfig,
+        numbers: Sequence[int] | None,
     ) -> list[Hypothesis]:
         """Decode the codes token by token, by the strategy that was asked for."""
         longest = [-(-(2 * length + 20) // self.config.compression) for length in lengths]
@@ -137,7 +148,7 @@ class LatentNetwork(ParallelNetwork):
         step: Any = CachedStep(self.prior, memory)
         if can_be_graphed(self.prior, memory):
             step = GraphedStep(self.prior, memory, max(longest) + 1)
-        return [best for best, *_ in decode(step, start, bounds, how)]
+        return [best for best, *_ in decode(step, start, bounds, how, numbers)]
 
     def cut(self, tokens: list[int], logs: list[float], log_prob: float) -> Hypothesis:
         """Cut the tokens at the first end token."""

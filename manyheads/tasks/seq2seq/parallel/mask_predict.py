@@ -5,6 +5,7 @@ B batch, L lengths, N tokens of a target, D model width, V vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -115,7 +116,13 @@ class MaskPredictNetwork(ParallelNetwork):
     def count_passes(self, how: DecodingConfig, tokens: int) -> int:
         return how.passes
 
-    def write(self, memory: Memory, lengths: Tensor, how: DecodingConfig) -> list[Hypothesis]:
+    def write(
+        self,
+        memory: Memory,
+        lengths: Tensor,
+        how: DecodingConfig,
+        numbers: Sequence[int] | None = None,
+    ) -> list[Hypothesis]:
         several = self.candidates(how)
         likely = F.log_softmax(self.length_scores(memory), -1).topk(several)  # (B, L)
         apart, most = likely.indices - self.reach, find_room(self.decoder)

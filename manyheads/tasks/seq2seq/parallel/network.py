@@ -6,6 +6,7 @@ B batch, T tokens, D model width, V vocabulary.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any, ClassVar
 
@@ -55,8 +56,16 @@ class ParallelNetwork(EncoderDecoder, ABC):
         """
 
     @abstractmethod
-    def write(self, memory: Memory, lengths: Tensor, how: DecodingConfig) -> list[Hypothesis]:
-        """Return the hypothesis for each source, given its memory and its length."""
+    def write(
+        self,
+        memory: Memory,
+        lengths: Tensor,
+        how: DecodingConfig,
+        numbers: Sequence[int] | None = None,
+    ) -> list[Hypothesis]:
+        """Return the hypothesis for each source, given its memory and its length; `numbers` are
+        those of the sources in the whole input, which seed sampling.
+        """
 
     def candidates(self, how: DecodingConfig) -> int:
         """Return how many sequences are decoded for a source; refuse too many."""
