@@ -252,7 +252,7 @@ def find_column(path: Path, head: list[str], asked: str) -> int | None:
 
 
 def guess_columns(path: Path, rows: list[list[str]]) -> tuple[int, int, int | None]:
-    """ColumnGuess which unnamed columns are text, label and second text; refuse an unclear file.
+    """Guess which unnamed columns are text, label and second text; refuse an unclear file.
 
     [["1", "a fine film"], ["0", "no wit at all"]] -> 1, 0, None
     """
