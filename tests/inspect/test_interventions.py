@@ -11,6 +11,7 @@ from manyheads import (
     Pattern,
     Stack,
     TransformerConfig,
+    grid,
     line,
     off,
     overwritten,
@@ -78,6 +79,16 @@ def test_an_overwritten_row_takes_what_it_is_told_and_is_recorded_so() -> None:
     torch.testing.assert_close(found[2, 0], 0.25 * value[0, 0] + 0.75 * value[1, 0])
     torch.testing.assert_close(found[[0, 1, 3]], whole[[0, 1, 3]])
     assert seen[0].weights[0, 0, 2].tolist() == [0.25, 0.75, 0.0, 0.0]
+
+
+@torch.no_grad()
+def test_the_place_of_a_pixel_is_its_number_and_not_its_row() -> None:
+    model, x = stack(pattern=Causal()), torch.randn(1, 6, WIDTH)
+    told = overwritten(model, "blocks.0.self", 0, place=4, weights={2: 1.0})
+    with told, recording(model) as seen:
+        model(x, grid(2, 3))
+    assert seen[0].weights[0, 0, 4].tolist() == [0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
+    assert (seen[0].weights[0, 0, 3] > 0).tolist() == [True] * 4 + [False] * 2
 
 
 @torch.no_grad()
