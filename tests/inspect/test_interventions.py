@@ -68,6 +68,15 @@ def test_a_head_that_is_off_by_mean_takes_alike_of_what_it_may_see() -> None:
     torch.testing.assert_close(found, means)
 
 
+def test_the_other_heads_of_a_layer_keep_their_dropout_while_it_trains() -> None:
+    config = TransformerConfig(width=WIDTH, heads=HEADS, dropout=0.0, attention_dropout=0.5)
+    model, x = Stack.of(config).train(), torch.randn(1, 5, WIDTH)
+    with off(model, "blocks.0.self", head=1):
+        once, again = attended(model, x), attended(model, x)
+    assert not torch.equal(once, again)
+    assert not once[:, 1].any()
+
+
 def test_an_overwritten_row_takes_what_it_is_told_and_is_recorded_so() -> None:
     model, x = stack(pattern=Causal()), torch.randn(1, 4, WIDTH)
     value, whole = values(model, x), attended(model, x)
