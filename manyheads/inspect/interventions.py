@@ -51,6 +51,9 @@ class Overwritten:
     place: int
     weights: Mapping[int, float]
 
+    def __post_init__(self) -> None:
+        check_places(self.place, *self.weights)
+
     def __call__(self, weights: Tensor, allowed: Tensor, work: Work) -> Tensor:
         # By place, not by row: with a cache there is one row, with a beam there are several. Pixels
         # and nodes of a graph are numbered by their order.
@@ -73,6 +76,9 @@ class Forced:
     place: int
     token: int
 
+    def __post_init__(self) -> None:
+        check_places(self.place)
+
 
 @dataclass(frozen=True)
 class Forbidden:
@@ -80,6 +86,15 @@ class Forbidden:
 
     place: int
     token: int
+
+    def __post_init__(self) -> None:
+        check_places(self.place)
+
+
+def check_places(*places: int) -> None:
+    """Refuse a place that no token has: it would change nothing."""
+    if wrong := [place for place in places if place < 0]:
+        raise ValueError(f"places are numbered from 0 on, got {wrong[0]}")
 
 
 Intervention: TypeAlias = Off | Overwritten | Forced | Forbidden

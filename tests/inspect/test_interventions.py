@@ -1,5 +1,7 @@
 """A head switched off, a row of attention changed: what follows is what was said."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
@@ -17,7 +19,7 @@ from manyheads import (
     overwritten,
 )
 from manyheads.inspect.heads import HeadName, cost_each_head
-from manyheads.inspect.interventions import name_layers
+from manyheads.inspect.interventions import Forbidden, Forced, Overwritten, name_layers
 from manyheads.inspect.record import recording
 
 WIDTH, HEADS, CHANNELS = 12, 3, 4
@@ -133,3 +135,17 @@ def test_the_cost_of_each_head_is_that_of_switching_it_off_alone() -> None:
 def test_what_is_not_there_is_refused(layer: str, head: int, by: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence), off(stack(), layer, head, by):  # type: ignore[arg-type]
         pass
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Overwritten("blocks.0.self", 0, place=-1, weights={0: 1.0}),
+        lambda: Overwritten("blocks.0.self", 0, place=1, weights={-1: 1.0}),
+        lambda: Forced(place=-1, token=3),
+        lambda: Forbidden(place=-1, token=3),
+    ],
+)
+def test_a_place_that_no_token_has_is_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(ValueError, match="places are numbered from 0 on, got -1"):
+        make()
