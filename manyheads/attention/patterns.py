@@ -359,11 +359,11 @@ class Segments(Pattern):
 
     def select(self, rows: Tensor) -> Segments:
         chosen = super().select(rows)
-        picked = (
+        lengths, key_lengths = (
             None if known is None else tuple(known[row] for row in rows.tolist())
             for known in (self.lengths, self.key_lengths)
         )
-        return Segments(chosen.ids, chosen.keys, *picked)
+        return replace(chosen, lengths=lengths, key_lengths=key_lengths)
 
     def allows(self, pair: Pair) -> Verdict:
         q = pair.q.pick(self.ids)

@@ -95,12 +95,19 @@ class Concatenated(Position):
 
     def __init__(self, position: Position, width: int, channels: int):
         super().__init__()
+        check_part("Concatenated", position, Position, "below the first layer, like Sinusoidal()")
         self.position, self.channels = position, channels
         self.mix = nn.Linear(width + channels, width)
 
     def forward(self, x: Tensor, at: Places) -> Tensor:
         place = self.position(x.new_zeros(*x.shape[:-1], self.channels), at)
         return self.mix(torch.cat([x, place], -1))
+
+
+def check_part(name: str, part: object, kind: type, where: str) -> None:
+    """Refuse a part that works elsewhere."""
+    if not isinstance(part, kind):
+        raise ValueError(f"{name} takes what works {where}, got {part!r}")
 
 
 def coordinates(name: str, at: Places) -> tuple[Tensor, ...]:
@@ -282,6 +289,8 @@ class Together(Relative):
 
     def __init__(self, *relatives: Relative):
         super().__init__()
+        for relative in relatives:
+            check_part("Together", relative, Relative, "in every layer, like Rotary()")
         self.relatives = nn.ModuleList(relatives)
 
     def members(self) -> list[Relative]:

@@ -35,17 +35,17 @@ class Candidates(NamedTuple):
     logs: Tensor  # of the token alone
 
     @staticmethod
-    def of(totals: Tensor, logs: Tensor) -> Candidates:
-        """Find twice the beam width, so that enough continue even if every sequence can stop here.
+    def of(totals: Tensor, logs: Tensor, many: int) -> Candidates:
+        """Find the best `many` continuations of each sentence.
 
         totals (S, W) are log-probabilities so far, logs (S W, V) those of the next token; logs
         may have only the first sequence of each sentence, if the others are not alive yet.
         """
         (sentences, width), vocabulary = totals.shape, logs.shape[1]
-        among = blockwise_topk(totals[:, : len(logs) // sentences], logs, 2 * width)
+        among = blockwise_topk(totals[:, : len(logs) // sentences], logs, many)
         alone = logs.view(sentences, -1).gather(1, among)
         total = alone + totals.gather(1, among // vocabulary)
-        total, index = total.topk(min(2 * width, total.shape[1]))
+        total, index = total.topk(min(many, total.shape[1]))
         found, alone = among.gather(1, index), alone.gather(1, index)
         first = torch.arange(0, sentences * width, width, device=total.device)[:, None]
         return Candidates(total, first + found // vocabulary, found % vocabulary, alone)
@@ -81,13 +81,15 @@ class Search:
         if not self.open:
             return
         logits = step(start)  # read the start once for all beams
-        alive = 1 if logits.shape[1] >= 2 * width else width
+        # So many that enough continue even if every sequence can stop here, by each of its stops.
+        many = (1 + max(1, len(self.bounds.stops))) * width
+        alive = 1 if logits.shape[1] >= many else width
         logits = logits.repeat_interleave(alive, 0)
         step.select(torch.arange(len(start), device=start.device).repeat_interleave(width))
         while True:
             rows = [sentence for sentence in self.sentences for _ in range(alive)]
             logs = self.bounds.rule_out(to_log_probs(logits), self.count, rows)
-            parents = self.advance(Candidates.of(self.totals, logs))
+            parents = self.advance(Candidates.of(self.totals, logs, many))
             if not self.open:
                 return
             if are_few(self.open, len(self.sentences)):

@@ -59,7 +59,11 @@ class Bounds:
     loop: int = 0  # end if the last `loop` tokens repeat with a period of a quarter of it or less
 
     def __post_init__(self) -> None:
+        if not all(hasattr(tokens, "__len__") for tokens in self.prefix):
+            raise ValueError(f"a prefix is a list for each sequence, [[3, 4]], got {self.prefix}")
         longest = [self.longest] if isinstance(self.longest, int) else list(self.longest)
+        if (first := min([0, *self.forced, *self.forbidden])) < 0:
+            raise ValueError(f"places of forced and forbidden tokens are 0 or more, got {first}")
         if min([*longest, self.shortest]) < 0:
             raise ValueError(
                 f"longest and shortest count tokens, got {self.longest} and {self.shortest}"

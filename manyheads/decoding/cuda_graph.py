@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from random import Random
 from types import MethodType
@@ -153,7 +153,7 @@ class CudaGraphDecoder:
         numbers = number_rows(numbers, len(start))
         limits = self.check_limits(start, bounds)
         rule, steps = RecordedChoice.of(how, bounds), max(limits, default=0)
-        papers = [Paper(limit, replace(bounds, loop=0)) for limit in limits]
+        papers = [Paper(limit, bounds) for limit in limits]
         if not steps:
             return [paper.hypothesis() for paper in papers]
         start = start.to(self.device)
@@ -185,9 +185,10 @@ class CudaGraphDecoder:
                 f"1 to {self.batch} sequences that have begun are written on, "
                 f"{tuple(start.shape)} arrived"
             )
-        if bounds.prefix:
+        if bounds.prefix or bounds.forced or bounds.forbidden:
             raise ValueError(
-                "a recorded step forces no prefix; begin with it, or write with a CachedStep"
+                "a recorded step forces no prefix, and forces and forbids no token at a place; "
+                "begin with the prefix, or write with a CachedStep"
             )
         limits = bounds.limits(len(start))
         read = start.shape[1] + max(limits) - 1  # the last token is never read

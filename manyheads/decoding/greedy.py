@@ -60,11 +60,7 @@ def write_each(
         return write_ahead(step, start, bounds, choose)
     ids: list[list[int]] = [[] for _ in start]
     logs: list[list[float]] = [[] for _ in start]
-
-    def ended(row: int, token: int) -> bool:
-        return (over is not None and over(row, token)) or bounds.loops([*ids[row], token])
-
-    for new in write_rounds(step, start, bounds, choose, ended if bounds.loop else over):
+    for new in write_rounds(step, start, bounds, choose, over):
         for row, token, log in new:
             ids[row].append(token)
             logs[row].append(log)
@@ -81,6 +77,7 @@ def write_rounds(
     """
     limits = bounds.limits(len(start))
     rows = [*range(len(limits))]  # in the batch; some may be finished
+    ids: list[list[int]] = [[] for _ in rows]
     going = {row for row in rows if limits[row]}
     token, count = check_start(start), 0
     while going:
@@ -97,7 +94,8 @@ def write_rounds(
         for row, number, log in new:
             if not math.isfinite(log):
                 raise nothing_left(row, count - 1)
-            done = number in bounds.stops or count == limits[row]
+            ids[row].append(number)
+            done = number in bounds.stops or count == limits[row] or bounds.loops(ids[row])
             if done or (over is not None and over(row, number)):
                 going.remove(row)
         yield new

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.attention.kernels import Edit, Edited, Work
+from manyheads.attention.places import time_of
 from manyheads.inspect.record import attentions_of, owners_of_kernels, wrap_kernels
 
 By = Literal["zero", "mean"]
@@ -50,15 +51,14 @@ class Overwritten:
     place: int
     weights: Mapping[int, float]
 
+    def __post_init__(self) -> None:
+        check_places(self.place, *self.weights)
+
     def __call__(self, weights: Tensor, allowed: Tensor, work: Work) -> Tensor:
-        # By place, not by row: with a cache there is one row, with a beam there are several. Nodes
-        # of a graph have no places: use their rows.
-        sides = zip((work.pairs.queries, work.pairs.keys), weights.shape[2:], strict=True)
-        places = (
-            side.axes[0] if side.axes else torch.arange(count, device=weights.device)
-            for side, count in sides
-        )
-        row, column = (place.expand(len(weights), -1) for place in places)
+        # By place, not by row: with a cache there is one row, with a beam there are several. Pixels
+        # and nodes of a graph are numbered by their order.
+        sides: Any = work.pairs.queries, work.pairs.keys
+        row, column = (time_of(side).expand(len(weights), -1) for side in sides)
         told = torch.zeros_like(column, dtype=weights.dtype)
         for place, weight in self.weights.items():
             told = told.masked_fill(column == place, weight)
@@ -76,6 +76,9 @@ class Forced:
     place: int
     token: int
 
+    def __post_init__(self) -> None:
+        check_places(self.place)
+
 
 @dataclass(frozen=True)
 class Forbidden:
@@ -83,6 +86,15 @@ class Forbidden:
 
     place: int
     token: int
+
+    def __post_init__(self) -> None:
+        check_places(self.place)
+
+
+def check_places(*places: int) -> None:
+    """Refuse a place that no token has: it would change nothing."""
+    if wrong := [place for place in places if place < 0]:
+        raise ValueError(f"places are numbered from 0 on, got {wrong[0]}")
 
 
 Intervention: TypeAlias = Off | Overwritten | Forced | Forbidden

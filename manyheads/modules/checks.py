@@ -54,7 +54,7 @@ def mean_states(states: Tensor, seen: Pattern, at: Places) -> Tensor:
     """Average the states without padding, (B, T, D) -> (B, D); zeros for an empty sequence."""
     counts = mask_padding(seen, at, len(states))
     if counts is None:
-        return states.mean(1)
+        return states.mean(1) if states.shape[1] else states.sum(1)  # the mean of none is NaN
     weights = counts[..., None].to(states.dtype)
     return (states * weights).sum(1) / weights.sum(1).clamp(min=1)
 

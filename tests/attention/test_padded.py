@@ -8,7 +8,14 @@ from manyheads.attention.kernels.base import make_plan
 from manyheads.attention.kernels.padded import MOST, Padded
 from manyheads.attention.kernels.reference import Reference
 from manyheads.attention.patterns import Causal, Everything, Lengths, Pattern, Window
-from manyheads.attention.places import Pairs, line
+from manyheads.attention.places import Pair, Pairs, line
+
+
+class FirstHeads(Pattern):
+    count: int
+
+    def allows(self, pair: Pair) -> torch.Tensor:
+        return pair.h < self.count
 
 
 def plan_for(
@@ -23,7 +30,13 @@ def plan_for(
 @pytest.mark.parametrize("key_heads", [4, 2])
 @pytest.mark.parametrize(
     "pattern",
-    [Everything(), Causal(), Lengths(torch.tensor([0, 1, 9])), Causal() & Window(3)],
+    [
+        Everything(),
+        Causal(),
+        Lengths(torch.tensor([0, 1, 9])),
+        Causal() & Window(3),
+        FirstHeads(2),  # one answer for all keys
+    ],
     ids=str,
 )
 def test_it_computes_what_the_reference_does(pattern: Pattern, keys: int, key_heads: int) -> None:

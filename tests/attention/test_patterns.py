@@ -433,6 +433,18 @@ def test_sequences_of_a_batch_are_selected() -> None:
     assert chosen.parts()[1].lengths == ((2,), (2,))  # type: ignore[attr-defined]
 
 
+def test_a_selected_pattern_made_from_documents_is_still_one_of_its_own() -> None:
+    class Strangers(Segments):
+        def allows(self, pair: Pair) -> Verdict:
+            return ~super().allows(pair)
+
+    documents = Strangers.of([[1, 2], [3]], 3)
+    others = Strangers(documents.ids, lengths=documents.lengths)
+    chosen = others.select(torch.tensor([1]))
+    assert type(chosen) is Strangers
+    assert (chosen.ids.tolist(), chosen.lengths) == ([[0, 0, 0]], ((3,),))
+
+
 def test_places_of_another_batch_are_refused() -> None:
     nodes = Graph(torch.zeros(3, 2, 2, dtype=torch.long))
     with pytest.raises(ValueError, match="3 graphs came with a batch of 2"):

@@ -14,6 +14,7 @@ from manyheads import (
     RelativeContent,
     Rotary,
     Sinusoidal,
+    Together,
     graph,
     grid,
     line,
@@ -119,3 +120,10 @@ def test_rotary_turns_by_axes_of_which_some_are_the_same_for_every_sequence() ->
     both = Grid(torch.arange(5), (own, shared), (9, 9))
     each = Grid(torch.arange(5), (own, shared.expand(3, 5)), (9, 9))
     assert torch.equal(Rotary().rotate(x, both), Rotary().rotate(x, each))
+
+
+def test_a_part_that_works_elsewhere_is_refused_inside_another() -> None:
+    with pytest.raises(ValueError, match="Together takes what works in every layer, like Rotary"):
+        Together(Rotary(), Sinusoidal())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="takes what works below the first layer, like Sinusoidal"):
+        Concatenated(Rotary(), 16, 4)  # type: ignore[arg-type]

@@ -133,7 +133,7 @@ def test_the_candidates_are_the_best_of_all_continuations(vocabulary: int) -> No
     scores[0, 1:] = -torch.inf  # as at the start, where one sequence is alive
     logs = torch.randn(30, vocabulary).log_softmax(-1)
     logs[:, vocabulary // 2] = -torch.inf
-    found = Candidates.of(scores, logs)
+    found = Candidates.of(scores, logs, 10)
     total = (scores.view(-1, 1) + logs).view(6, -1)
     wanted = total.topk(min(10, total.shape[1])).values
     torch.testing.assert_close(found.totals, wanted)
@@ -162,6 +162,14 @@ def test_a_wider_beam_finds_what_greedy_misses() -> None:
     gains = [best.log_prob - one.log_prob for (best,), one in zip(found, wanted, strict=True)]
     assert min(gains) > -1e-5
     assert max(gains) > 0.5
+
+
+def test_several_stops_leave_as_many_open_sequences_as_the_beam_is_wide() -> None:
+    # The best four continuations of two sequences are stops: each goes on with the token after.
+    step = Fixed([0.45, 0.45, 0.06, 0.04])
+    how = DecodingConfig(beam=2, nbest=2, length_penalty=9.0, early_stopping=False)
+    (found,) = beam(step, begin(1), Bounds((0, 1), longest=4), how)
+    assert [one.ids for one in found] == [[2, 2, 2], [2, 2, 2]]
 
 
 def test_where_there_are_fewer_sequences_than_asked_no_dead_one_fills_up() -> None:

@@ -79,6 +79,9 @@ def test_the_stop_is_left_out_of_the_ids() -> None:
         ({"longest": [3, 1], "shortest": 2}, "at least 2 tokens and at most 1; shortest may not"),
         ({"never": (4, STOP)}, "0 is the stop and among what is never written"),
         ({"prefix": [[3], [STOP]]}, "the prefix of sequence 1 holds the stop 0; leave it out"),
+        ({"prefix": [3, 4]}, r"a prefix is a list for each sequence, \[\[3, 4\]\], got \[3, 4\]"),
+        ({"forced": {-1: 3}}, "places of forced and forbidden tokens are 0 or more, got -1"),
+        ({"forbidden": {2: (3,), -2: (4,)}}, "places of forced and forbidden tokens .* got -2"),
     ],
 )
 def test_bounds_that_contradict_themselves_are_refused(settings: Any, sentence: str) -> None:

@@ -258,6 +258,15 @@ def test_where_nothing_can_be_written_it_says_so() -> None:
         CudaGraphDecoder(writer(), 5, 30).sample(prompts(), nothing)
 
 
+def test_a_loop_ends_a_sequence_as_in_the_plain_way() -> None:
+    network, bounds = writer(), Bounds(None, longest=24, loop=8)
+    with torch.no_grad():
+        network.head.bias[9] = 1000  # nothing else is written
+    wanted = sample(CachedStep(network), prompts(), bounds)
+    assert [len(one.ids) for one in wanted] == [8] * 5
+    assert CudaGraphDecoder(network, 5, 30, look_every=7).sample(prompts(), bounds) == wanted
+
+
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [
@@ -267,8 +276,10 @@ def test_where_nothing_can_be_written_it_says_so() -> None:
         ({"bounds": Bounds(STOP, 29)}, "3 tokens and 29 more need 31 slots, there are 30"),
         (
             {"bounds": Bounds(STOP, 5, prefix=[[3]] * 5)},
-            "a recorded step forces no prefix; begin with it, or write with a CachedStep",
+            "a recorded step forces no prefix, .* begin with the prefix, or write with",
         ),
+        ({"bounds": Bounds(STOP, 5, forced={2: 9})}, "forces and forbids no token at a place"),
+        ({"bounds": Bounds(STOP, 5, forbidden={0: [9]})}, "forces and forbids no token at a place"),
         ({"bounds": Bounds(999, 5)}, "stop names token 999; they are numbered 0 to 522"),
     ],
 )

@@ -20,6 +20,7 @@ from manyheads import (
     Sinusoidal,
     Stack,
     Tied,
+    Tokens,
     TransformerConfig,
     Window,
     greedy,
@@ -104,6 +105,16 @@ def test_a_row_put_in_touches_no_other(kind: str) -> None:
         found, wanted = (step(ids[:3, i : i + 1]) for step in (changed, still))
         assert torch.equal(found[0], wanted[0])
         assert not torch.equal(found[1], wanted[1])
+
+
+@torch.no_grad()
+@EACH_KIND
+def test_a_row_with_an_empty_source_goes_on_as_in_a_batch(kind: str) -> None:
+    model, ids = model_of(kind), tokens()[:1, :3]
+    memory = model.encode(Tokens.padded([[5, 6], []]))
+    wanted = model.decoder(Tokens(ids.expand(2, -1), line(3)), memory)[1:, -1]
+    found = rows_of(kind).put(0, ids, memory.select(torch.tensor([1])))
+    torch.testing.assert_close(found, wanted)
 
 
 @torch.no_grad()

@@ -25,6 +25,8 @@ from manyheads import (
     line,
     sample,
 )
+from manyheads.decoding.drafters import NgramLookup
+from manyheads.decoding.drafts import Drafter
 from manyheads.decoding.strategies import decode, stream
 from manyheads.decoding.wrappers import Moving, Repeats
 
@@ -48,6 +50,12 @@ def test_a_stream_is_what_would_be_written_at_once(source: int, how: Sampling) -
     ((wanted,),) = decode(step, begin(1), bounds, how, numbers=[source])
     assert [log for _, log in found] == wanted.logs
     assert [token for token, _ in found] == wanted.ids + [STOP] * wanted.finished
+
+
+@pytest.mark.parametrize("drafter", [None, NgramLookup()], ids=["plain", "drafted"])
+def test_a_stream_ends_where_a_text_goes_round_in_a_loop(drafter: Drafter | None) -> None:
+    step, bounds = Scripted([5, 6] * 20), Bounds(STOP, longest=30, loop=8)
+    assert [token for token, _ in stream(step, begin(1), bounds, drafter=drafter)] == [5, 6] * 4
 
 
 def test_nothing_is_computed_before_it_is_asked_for_nor_after_it_is_closed() -> None:

@@ -1,5 +1,7 @@
 """A head switched off, a row of attention changed: what follows is what was said."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
@@ -11,12 +13,13 @@ from manyheads import (
     Pattern,
     Stack,
     TransformerConfig,
+    grid,
     line,
     off,
     overwritten,
 )
 from manyheads.inspect.heads import HeadName, cost_each_head
-from manyheads.inspect.interventions import name_layers
+from manyheads.inspect.interventions import Forbidden, Forced, Overwritten, name_layers
 from manyheads.inspect.record import recording
 
 WIDTH, HEADS, CHANNELS = 12, 3, 4
@@ -67,6 +70,15 @@ def test_a_head_that_is_off_by_mean_takes_alike_of_what_it_may_see() -> None:
     torch.testing.assert_close(found, means)
 
 
+def test_the_other_heads_of_a_layer_keep_their_dropout_while_it_trains() -> None:
+    config = TransformerConfig(width=WIDTH, heads=HEADS, dropout=0.0, attention_dropout=0.5)
+    model, x = Stack.of(config).train(), torch.randn(1, 5, WIDTH)
+    with off(model, "blocks.0.self", head=1):
+        once, again = attended(model, x), attended(model, x)
+    assert not torch.equal(once, again)
+    assert not once[:, 1].any()
+
+
 def test_an_overwritten_row_takes_what_it_is_told_and_is_recorded_so() -> None:
     model, x = stack(pattern=Causal()), torch.randn(1, 4, WIDTH)
     value, whole = values(model, x), attended(model, x)
@@ -78,6 +90,16 @@ def test_an_overwritten_row_takes_what_it_is_told_and_is_recorded_so() -> None:
     torch.testing.assert_close(found[2, 0], 0.25 * value[0, 0] + 0.75 * value[1, 0])
     torch.testing.assert_close(found[[0, 1, 3]], whole[[0, 1, 3]])
     assert seen[0].weights[0, 0, 2].tolist() == [0.25, 0.75, 0.0, 0.0]
+
+
+@torch.no_grad()
+def test_the_place_of_a_pixel_is_its_number_and_not_its_row() -> None:
+    model, x = stack(pattern=Causal()), torch.randn(1, 6, WIDTH)
+    told = overwritten(model, "blocks.0.self", 0, place=4, weights={2: 1.0})
+    with told, recording(model) as seen:
+        model(x, grid(2, 3))
+    assert seen[0].weights[0, 0, 4].tolist() == [0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
+    assert (seen[0].weights[0, 0, 3] > 0).tolist() == [True] * 4 + [False] * 2
 
 
 @torch.no_grad()
@@ -113,3 +135,17 @@ def test_the_cost_of_each_head_is_that_of_switching_it_off_alone() -> None:
 def test_what_is_not_there_is_refused(layer: str, head: int, by: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence), off(stack(), layer, head, by):  # type: ignore[arg-type]
         pass
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Overwritten("blocks.0.self", 0, place=-1, weights={0: 1.0}),
+        lambda: Overwritten("blocks.0.self", 0, place=1, weights={-1: 1.0}),
+        lambda: Forced(place=-1, token=3),
+        lambda: Forbidden(place=-1, token=3),
+    ],
+)
+def test_a_place_that_no_token_has_is_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(ValueError, match="places are numbered from 0 on, got -1"):
+        make()

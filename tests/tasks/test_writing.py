@@ -1,20 +1,35 @@
 """What is written for a source depends on nothing but the source."""
 
 from threading import get_ident
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from small import begun, pairs, recipe_in, trainer_of
 
-from manyheads import off, overwritten
-from manyheads.codecs.text import Text
+from manyheads import (
+    Causal,
+    Decoder,
+    Embedding,
+    Encoder,
+    EncoderDecoder,
+    Learned,
+    Sinusoidal,
+    Stack,
+    Tied,
+    Tokens,
+    TransformerConfig,
+    off,
+    overwritten,
+)
+from manyheads.codecs.text import SpecialTokens, Text
 from manyheads.data.batches import batch_by_length
 from manyheads.decoding.config import DecodingConfig
 from manyheads.decoding.drafters import NgramLookup
 from manyheads.devices import map_in_threads, use_threads
 from manyheads.inspect.record import recording
-from manyheads.modules.transformer import EncoderDecoder
+from manyheads.tasks.seq2seq.inspection import write_traced
 from manyheads.tasks.seq2seq.writing import find_longest, write_targets
 
 
@@ -203,3 +218,32 @@ def test_a_network_that_learned_a_little_writes_the_other_language(
         codec.render(best.ids) for (best,) in write_targets(network, codec.encode_all(SOURCES))
     ]
     assert set(" ".join(written).split()) == {"one", "two", "three", "four", "five", "six"}
+
+
+def with_eight_places() -> EncoderDecoder:
+    torch.manual_seed(0)
+    config, words = TransformerConfig(width=16, depth=1, heads=2, dropout=0.0), Embedding(20, 16)
+    reads = Stack.of(config, position=Sinusoidal())
+    writes = Stack.of(config, Causal(), position=Learned(16, 8), cross=True)
+    return EncoderDecoder(Encoder(words, reads), Decoder(words, writes, Tied(words))).eval()
+
+
+@pytest.mark.parametrize("how", HOW.values(), ids=HOW)
+def test_a_text_with_two_start_tokens_ends_where_learned_places_do(how: DecodingConfig) -> None:
+    begins_twice = SpecialTokens(bos=(1, 5))  # as a multilingual model does, with a language
+    special = SpecialTokens(), begins_twice
+    found = write_targets(with_eight_places(), [[6, 7, 8], [9, 10]], how, special=special)
+    assert [len(best[0].ids) for best in found] == [7, 7]  # the last one is not read
+
+
+def test_a_page_reads_all_that_was_written_within_the_learned_places() -> None:
+    target = SimpleNamespace(pieces=lambda ids: [str(*ids)])
+    model: Any = SimpleNamespace(
+        network=with_eight_places(),
+        device="cpu",
+        special_tokens=(SpecialTokens(), SpecialTokens()),
+        task=SimpleNamespace(codecs=SimpleNamespace(target=target)),
+    )
+    ids, _ = write_traced(model, [6, 7, 8], 2, ())
+    assert len(ids) == 7
+    model.network(Tokens.padded([[6, 7, 8, 2]]), Tokens.padded([[1, *ids]]))

@@ -57,7 +57,9 @@ class Padded:
         sees = allowed.any(-1, keepdim=True)
         empty = None if bool(sees.all()) else ~sees
         added = torch.where(allowed if empty is None else allowed | empty, 0.0, -torch.inf)
-        return F.pad(added, (0, -added.shape[-1] % VECTOR), value=-torch.inf), empty
+        keys = len(work.pairs.keys)  # a pattern that asks nothing of the key answers once for all
+        added = added.expand(*added.shape[:-1], keys)
+        return F.pad(added, (0, -keys % VECTOR), value=-torch.inf), empty
 
     def __call__(
         self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, how: Scoring

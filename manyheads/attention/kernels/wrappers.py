@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from manyheads.attention.biases import Bias
@@ -96,7 +97,7 @@ class Edited:
         if self.layer not in self.edits:
             return fast(query, key, value, **how._asdict())
         weights = self.weights(query, key, plan, how.score, how.biases)
-        return Reference().take(weights, value, dense, how.biases)
+        return Reference().take(F.dropout(weights, how.dropout), value, dense, how.biases)
 
 
 class Checked:

@@ -71,7 +71,8 @@ def write_traced(
     """Decode with a beam; also return every hypothesis that the beam looked at."""
     (reads, writes), how = model.special_tokens, DecodingConfig(beam=beam)
     forced, forbidden = sort_tokens(what_if)
-    longest = min(find_longest(how, len(read)), find_room(model.network.decoder))
+    room = find_room(model.network.decoder) - len(writes.bos)  # the page reads the last token, too
+    longest = min(find_longest(how, len(read)), room)
     bounds = Bounds(
         writes.all_eos,
         longest,

@@ -86,8 +86,9 @@ def write_targets(
     def write_about(memory: Memory, rows: list[int], own: Sequence[int]) -> list[list[Hypothesis]]:
         start = torch.tensor([writes.bos] * len(rows), device=device)
         prefix = [prefixes[i] if prefixes else () for i in rows]
+        room = find_room(network.decoder) - len(writes.bos) + 1  # the last token is not read
         longest = [
-            min(find_longest(how, len(sources[i]), len(begun)), find_room(network.decoder))
+            min(find_longest(how, len(sources[i]), len(begun)), room)
             for i, begun in zip(rows, prefix, strict=True)
         ]
         drafted = start.shape[1] if drafter is not None else 0
