@@ -199,6 +199,12 @@ def test_what_is_learned_follows_from_the_targets() -> None:
             find_goal([[*numbers, wrong]], ["y"])
 
 
+def test_a_word_with_an_underscore_is_no_number() -> None:
+    assert find_goal([["18_24", "25_34"]], ["age"]) == "classes"
+    people = RawGraph({"age": ["18_24", "1824"]}, [(0, 1, "")], ["1.5"])
+    assert Schema.learn([people], ["y"], None).columns == {"age": ["18_24", "1824"]}
+
+
 def test_an_auc_counts_pairs_in_order() -> None:
     assert roc_auc([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1]).value == 0.75
     with pytest.raises(ValueError, match="of both kinds"):

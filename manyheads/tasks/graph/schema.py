@@ -246,6 +246,7 @@ def read_numbers(cells: Sequence[str], name: str) -> Array:
 
 def is_number(cell: str) -> bool:
     try:
-        return bool(np.isfinite(float(cell)))
+        # Python reads "18_24", an age or a name, as 1824.
+        return "_" not in cell and bool(np.isfinite(float(cell)))
     except ValueError:
         return False
