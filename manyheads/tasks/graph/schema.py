@@ -93,6 +93,11 @@ class Schema:
             raise ValueError(f"{empty[0]!r} has no value to learn from")
         if goal != "classes":
             refuse_words(given, targets)
+        elif len(targets) > 1:
+            raise ValueError(
+                "several targets are numbers, or 0 and 1; one alone may be of classes, got "
+                f"{', '.join(targets)}"
+            )
         others = zip_targets(held_out, 1)[0] if len(targets) == 1 else []
         labels = {cell for each in (*given, others) for cell in each if cell}
         classes = sorted(labels) if goal == "classes" else []
@@ -190,8 +195,6 @@ def find_goal(given: Sequence[Sequence[str]], targets: Sequence[str]) -> Goal:
     if sum(map(is_number, cells)) > MOSTLY * len(cells):
         refuse_words(given, targets)
         return "labels" if {float(cell) for cell in cells} <= {0.0, 1.0} else "numbers"
-    if len(given) > 1:
-        raise ValueError("several targets are numbers, or 0 and 1; one alone may be of classes")
     return "classes"
 
 
