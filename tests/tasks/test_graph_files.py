@@ -82,6 +82,23 @@ def test_json_that_is_no_graph_is_refused(change: dict[str, object], sentence: s
         parse_graph("{water}")
 
 
+@pytest.mark.parametrize(
+    "cells", [[[1, 0], [0, 1]], [[2, 0.5], [3, 1.5]], torch.eye(2), [None, np.array([0.5, 1])]]
+)
+def test_vectors_are_not_read_as_words(cells: Any) -> None:
+    with pytest.raises(ValueError, match="a cell of place is one number or a text, got "):
+        graph_of({"nodes": {"place": cells}})
+
+
+def test_lists_of_whole_numbers_or_of_texts_are_words_and_lists_of_one_are_cells() -> None:
+    nodes = {"words": [[3, 17], [0, 1]], "said": [["red", "0.5"], []], "at": [[0.5], [1]]}
+    assert graph_of({"nodes": nodes}).columns == {
+        "words": ["3 17", "0 1"],
+        "said": ["red 0.5", ""],
+        "at": ["0.5", "1"],
+    }
+
+
 def test_what_a_model_did_not_learn_from_is_named() -> None:
     water = graph_of({**WATER, "targets": {"y": 1.0}}, ["y"])
     schema = Schema.learn([water, replace(water, targets=["3"])], ["y"], None)
