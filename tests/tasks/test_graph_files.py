@@ -90,6 +90,16 @@ def test_vectors_are_not_read_as_words(cells: Any) -> None:
         graph_of({"nodes": {"place": cells}})
 
 
+def test_numbers_in_one_cell_of_a_table_are_not_read_as_words() -> None:
+    def learn(cells: list[str]) -> dict[str, list[str]]:
+        return Schema.learn([RawGraph({"place": cells}, [(0, 1, "")], ["1.5"])], ["y"], None).words
+
+    with pytest.raises(ValueError, match="place has several numbers, such as 0"):
+        learn(["0.5 2", "1 3"])
+    assert learn(["2 3", "1 3"]) == {"place": ["1", "2", "3"]}
+    assert learn(["0.5 mg", "2 mg"]) == {"place": ["0.5", "2", "mg"]}
+
+
 def test_lists_of_whole_numbers_or_of_texts_are_words_and_lists_of_one_are_cells() -> None:
     nodes = {"words": [[3, 17], [0, 1]], "said": [["red", "0.5"], []], "at": [[0.5], [1]]}
     assert graph_of({"nodes": nodes}).columns == {

@@ -83,6 +83,7 @@ class Schema:
                 numbers[name] = scale_of([cell for cell in cells if cell])
             elif sum(len(cell.split()) > 1 for cell in cells) > SEVERAL * len(cells):
                 words[name] = sorted({word for cell in cells for word in cell.split()})
+                refuse_amounts(name, words[name])
             else:
                 columns[name] = [value for value, _ in Counter(map(as_whole, cells)).most_common()]
         edges = sorted({label for graph in graphs for _, _, label in graph.edges})
@@ -206,6 +207,16 @@ def refuse_words(given: Sequence[Sequence[str]], targets: Sequence[str]) -> None
                 f"{name} is a number elsewhere, got {wrong!r}; an empty cell is a gap, and "
                 "goal=classes learns words"
             )
+
+
+def refuse_amounts(name: str, words: Sequence[str]) -> None:
+    """Raise if the words of a column are numbers, as of vectors: each would be a word."""
+    parts = [word for word in words if is_number(word) and float(word) % 1]
+    if parts and all(map(is_number, words)):
+        raise ValueError(
+            f"a cell of {name} has several numbers, such as {parts[0]}; a column for each number "
+            "would do"
+        )
 
 
 def refuse_weights(labels: Sequence[str]) -> None:
