@@ -103,7 +103,10 @@ def muon(network: nn.Module, training: Training) -> list[Optimizer]:
             sizes = getattr(network.get_submodule(above), "sizes", ()) if last == "inward" else ()
             sizes_of.setdefault(module.weight, tuple(sizes))
     if not sizes_of:
-        raise ValueError("muon moves the matrices of linear layers and this network has none")
+        raise ValueError(
+            "muon moves the matrices of linear layers and this network has none; "
+            "training.optimizer: adamw would do"
+        )
     groups: dict[tuple[int, ...], list[Tensor]] = {}
     for weight, sizes in sizes_of.items():
         groups.setdefault(sizes, []).append(weight)

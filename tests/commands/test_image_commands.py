@@ -146,6 +146,19 @@ def test_classes_are_those_of_the_run_to_start_from(
     )
 
 
+def test_a_run_starts_from_one_of_images_of_its_shape(
+    refuses: Refuses, painter: Path, tmp_path: Path
+) -> None:
+    arrays = tmp_path / "some.npz"
+    np.savez(arrays, images=paintings.squares(20)[:, 1:], labels=["up"] * 20)
+    asked = ("--images", arrays, "--levels", 2, "--classes", "--start-from", painter)
+    refuses(
+        "the run to start from draws images of 8 x 8 with 1 channels, these are of 7 x 8 with 1 "
+        "channels; images alike would do, as --size and --grey make them",
+        *("train", "image", *asked, "--out", tmp_path / "run", "training.steps=1", *CPU),
+    )
+
+
 def test_networks_of_each_kind_are_compared(manyheads: Command, tmp_path: Path) -> None:
     arrays = paintings.save_arrays(tmp_path / "squares.npz")
     asked = ("--images", arrays, "--levels", 2, "--out", tmp_path / "runs")

@@ -16,7 +16,7 @@ from manyheads.tasks.graph.batches import GraphBatches, read_graphs, walk_distan
 from manyheads.tasks.graph.checks import compare_ways
 from manyheads.tasks.graph.network import GraphNetwork
 from manyheads.tasks.graph.schema import RawGraph, Schema, find_goal
-from manyheads.tasks.graph.settings import GraphData, GraphRecipe, small_network
+from manyheads.tasks.graph.settings import Goal, GraphData, GraphRecipe, small_network
 from manyheads.tasks.graph.sources import parse_smiles, read_molecules, read_nodes
 from manyheads.tasks.graph.task import GraphTask, measure_disagreement
 from manyheads.tasks.recipe import Choice
@@ -197,6 +197,19 @@ def test_what_is_learned_follows_from_the_targets() -> None:
     for wrong in ("abc", "inf"):
         with pytest.raises(ValueError, match=f"y is a number elsewhere, got '{wrong}'; an empty"):
             find_goal([[*numbers, wrong]], ["y"])
+
+
+def test_a_word_with_an_underscore_is_no_number() -> None:
+    assert find_goal([["18_24", "25_34"]], ["age"]) == "classes"
+    people = RawGraph({"age": ["18_24", "1824"]}, [(0, 1, "")], ["1.5"])
+    assert Schema.learn([people], ["y"], None).columns == {"age": ["18_24", "1824"]}
+
+
+@pytest.mark.parametrize("goal", [None, "classes"])
+def test_several_targets_of_classes_are_refused(goal: Goal | None) -> None:
+    graphs = [replace(CHAIN, targets=["red", "wide"]), replace(RING, targets=["blue", "high"])]
+    with pytest.raises(ValueError, match="one alone may be of classes, got colour, form"):
+        Schema.learn(graphs, ["colour", "form"], goal)
 
 
 def test_an_auc_counts_pairs_in_order() -> None:

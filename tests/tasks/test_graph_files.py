@@ -82,6 +82,33 @@ def test_json_that_is_no_graph_is_refused(change: dict[str, object], sentence: s
         parse_graph("{water}")
 
 
+@pytest.mark.parametrize(
+    "cells", [[[1, 0], [0, 1]], [[2, 0.5], [3, 1.5]], torch.eye(2), [None, np.array([0.5, 1])]]
+)
+def test_vectors_are_not_read_as_words(cells: Any) -> None:
+    with pytest.raises(ValueError, match="a cell of place is one number or a text, got "):
+        graph_of({"nodes": {"place": cells}})
+
+
+def test_numbers_in_one_cell_of_a_table_are_not_read_as_words() -> None:
+    def learn(cells: list[str]) -> dict[str, list[str]]:
+        return Schema.learn([RawGraph({"place": cells}, [(0, 1, "")], ["1.5"])], ["y"], None).words
+
+    with pytest.raises(ValueError, match="place has several numbers, such as 0"):
+        learn(["0.5 2", "1 3"])
+    assert learn(["2 3", "1 3"]) == {"place": ["1", "2", "3"]}
+    assert learn(["0.5 mg", "2 mg"]) == {"place": ["0.5", "2", "mg"]}
+
+
+def test_lists_of_whole_numbers_or_of_texts_are_words_and_lists_of_one_are_cells() -> None:
+    nodes = {"words": [[3, 17], [0, 1]], "said": [["red", "0.5"], []], "at": [[0.5], [1]]}
+    assert graph_of({"nodes": nodes}).columns == {
+        "words": ["3 17", "0 1"],
+        "said": ["red 0.5", ""],
+        "at": ["0.5", "1"],
+    }
+
+
 def test_what_a_model_did_not_learn_from_is_named() -> None:
     water = graph_of({**WATER, "targets": {"y": 1.0}}, ["y"])
     schema = Schema.learn([water, replace(water, targets=["3"])], ["y"], None)

@@ -34,6 +34,23 @@ def test_of_a_photo_with_a_second_picture_behind_it_the_first_is_read(tmp_path: 
     assert read_picture(path)[..., 0].min() > 150
 
 
+def test_a_tiff_of_16_bits_a_channel_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "scan.tif"
+    # Rows, columns, bits, no compression, RGB; then where the pixels are, and how many bytes.
+    tags = [(256, 2), (257, 2), (258, 0), (259, 1), (262, 2), (273, 128), (277, 3), (279, 24)]
+    held = [struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags]
+    held[2] = struct.pack("<HHII", 258, 3, 3, 120)
+    head = b"II*\0" + struct.pack("<IH", 8, len(tags)) + b"".join(held)
+    whole = head.ljust(120, b"\0") + struct.pack("<HHH", 16, 16, 16).ljust(8, b"\0")
+    path.write_bytes(whole + np.arange(12, dtype="<u2").tobytes())
+    with Image.open(path) as image:
+        assert image.mode == "RGB"  # Pillow drops the lower half of each value
+    with pytest.raises(ValueError, match="16 bits a channel, not 8"):
+        read_picture(path)
+    RED.save(path)
+    assert read_picture(path).shape == (8, 8, 3)
+
+
 def test_images_of_0_and_1_in_the_place_of_bytes_are_refused(tmp_path: Path) -> None:
     path, marks = tmp_path / "some.npz", np.arange(20 * 16).reshape(20, 4, 4) % 2
     np.savez(path, images=marks.astype(np.uint8))

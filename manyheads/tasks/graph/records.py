@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,20 @@ def column_of(name: str, cells: Any) -> list[str]:
         raise ValueError(f"{name} is a list with a cell for each node, got {cells!r}")
     if wrong := next((one for one in cells if isinstance(one, Mapping)), None):
         raise ValueError(f"a cell of {name} is a number or a text, got {wrong!r}")
+    if vector := next(find_vectors(cells), None):
+        raise ValueError(
+            f"a cell of {name} is one number or a text, got {vector}; a column for each number "
+            "would do"
+        )
     return [read_cell(text_of(cell)) for cell in cells]
+
+
+def find_vectors(cells: Iterable[Any]) -> Iterator[list[Any]]:
+    """Yield lists of amounts, or of 0 and 1: as words, [0, 1] and [1, 0] would be the same."""
+    rows = [row for row in map(as_plain, cells) if isinstance(row, list | tuple) and len(row) > 1]
+    numbers = {one for row in rows for one in map(as_plain, row) if isinstance(one, int | float)}
+    if any(one % 1 for one in numbers) or (numbers and numbers <= {0, 1}):
+        yield from map(list, rows)
 
 
 def edge_of(edge: Any, size: int) -> tuple[int, int, str]:
@@ -102,13 +115,17 @@ def edge_of(edge: Any, size: int) -> tuple[int, int, str]:
 
 def text_of(value: Any) -> str:
     """None -> "", 1.5 -> "1.5", ["a", "b"] -> "a b" """
-    if hasattr(value, "tolist"):  # of NumPy and torch
-        value = value.tolist()
+    value = as_plain(value)
     if isinstance(value, list | tuple):
         return " ".join(map(text_of, value))
     if isinstance(value, float) and value != value:
         return ""
     return "" if value is None else str(value).strip()
+
+
+def as_plain(value: Any) -> Any:
+    """Convert a value of NumPy or torch to one of Python."""
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def save_graphs(path: str | Path, graphs: Iterable[RawGraph], targets: Sequence[str]) -> None:

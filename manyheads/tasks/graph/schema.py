@@ -83,6 +83,7 @@ class Schema:
                 numbers[name] = scale_of([cell for cell in cells if cell])
             elif sum(len(cell.split()) > 1 for cell in cells) > SEVERAL * len(cells):
                 words[name] = sorted({word for cell in cells for word in cell.split()})
+                refuse_amounts(name, words[name])
             else:
                 columns[name] = [value for value, _ in Counter(map(as_whole, cells)).most_common()]
         edges = sorted({label for graph in graphs for _, _, label in graph.edges})
@@ -93,6 +94,11 @@ class Schema:
             raise ValueError(f"{empty[0]!r} has no value to learn from")
         if goal != "classes":
             refuse_words(given, targets)
+        elif len(targets) > 1:
+            raise ValueError(
+                "several targets are numbers, or 0 and 1; one alone may be of classes, got "
+                f"{', '.join(targets)}"
+            )
         others = zip_targets(held_out, 1)[0] if len(targets) == 1 else []
         labels = {cell for each in (*given, others) for cell in each if cell}
         classes = sorted(labels) if goal == "classes" else []
@@ -190,8 +196,6 @@ def find_goal(given: Sequence[Sequence[str]], targets: Sequence[str]) -> Goal:
     if sum(map(is_number, cells)) > MOSTLY * len(cells):
         refuse_words(given, targets)
         return "labels" if {float(cell) for cell in cells} <= {0.0, 1.0} else "numbers"
-    if len(given) > 1:
-        raise ValueError("several targets are numbers, or 0 and 1; one alone may be of classes")
     return "classes"
 
 
@@ -203,6 +207,16 @@ def refuse_words(given: Sequence[Sequence[str]], targets: Sequence[str]) -> None
                 f"{name} is a number elsewhere, got {wrong!r}; an empty cell is a gap, and "
                 "goal=classes learns words"
             )
+
+
+def refuse_amounts(name: str, words: Sequence[str]) -> None:
+    """Raise if the words of a column are numbers, as of vectors: each would be a word."""
+    parts = [word for word in words if is_number(word) and float(word) % 1]
+    if parts and all(map(is_number, words)):
+        raise ValueError(
+            f"a cell of {name} has several numbers, such as {parts[0]}; a column for each number "
+            "would do"
+        )
 
 
 def refuse_weights(labels: Sequence[str]) -> None:
@@ -246,6 +260,7 @@ def read_numbers(cells: Sequence[str], name: str) -> Array:
 
 def is_number(cell: str) -> bool:
     try:
-        return bool(np.isfinite(float(cell)))
+        # Python reads "18_24", an age or a name, as 1824.
+        return "_" not in cell and bool(np.isfinite(float(cell)))
     except ValueError:
         return False

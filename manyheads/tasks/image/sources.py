@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 Bytes = NDArray[np.uint8]
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA")  # Pillow modes: grey or RGB of at most 8 bits
+BITS = 258  # the tag of a TIFF that says how many each channel has
 SHOWN = 5  # most names of images left out that are printed
 
 
@@ -205,7 +206,8 @@ def describe_unusable(path: Path, image: Any) -> str:
         head = file.read(25)
     if image.mode not in MODES:
         return f"in {image.mode}, not grey or RGB of 8 bits"
-    if head[:4] == b"\x89PNG" and head[24] == 16:
+    tags = getattr(image, "tag_v2", {})  # of a TIFF; Pillow reads only the higher half of 16 bits
+    if (head[:4] == b"\x89PNG" and head[24] == 16) or max(tags.get(BITS, (8,))) > 8:
         return "16 bits a channel, not 8"
     # The JPEG of a phone may hold a depth map or a preview behind its picture (MPO).
     still = image.format == "MPO" or getattr(image, "n_frames", 1) == 1

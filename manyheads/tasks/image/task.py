@@ -22,7 +22,7 @@ from manyheads.decoding.config import Sampling
 from manyheads.devices import send
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.image.batches import ImageBatch, ImageBatches, write_array
-from manyheads.tasks.image.codec import PixelCodec
+from manyheads.tasks.image.codec import PixelCodec, format_shape
 from manyheads.tasks.image.drawing import draw_images
 from manyheads.tasks.image.model import ImageModel
 from manyheads.tasks.image.network import PixelNetwork, build_image_network, build_likelihood
@@ -110,6 +110,8 @@ class ImageTask(Task):
         levels, tile = recipe.data.levels, recipe.network.tile
         small, _ = recipe.data.sizes
         codec = PixelCodec(rows, columns, channels, levels, corpus.whole, tile, names, small)
+        if recipe.start_from is not None:
+            refuse_other_start(codec, PixelCodec.load(recipe.start_from / CODEC))
         codec.save(folder / CODEC)
         data.mkdir(exist_ok=True)
         for split, pictures in (("train", corpus.train), ("valid", corpus.valid)):
@@ -313,6 +315,15 @@ def refuse_other_shapes(train: Pictures, valid: Pictures) -> None:
         raise ValueError(
             f"images to learn from are of {ours}, those to validate on of {theirs} (rows, columns, "
             "channels); --size and --grey make them alike"
+        )
+
+
+def refuse_other_start(codec: PixelCodec, start: PixelCodec) -> None:
+    if codec.shape != start.shape:
+        raise ValueError(
+            f"the run to start from draws images of {format_shape(start.shape)} channels, these "
+            f"are of {format_shape(codec.shape)} channels; images alike would do, as --size and "
+            "--grey make them"
         )
 
 
