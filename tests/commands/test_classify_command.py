@@ -4,6 +4,7 @@ import json
 import os
 import threading
 from pathlib import Path
+from shutil import copytree
 
 import books
 import pytest
@@ -111,10 +112,21 @@ def test_json_tells_all_probabilities(manyheads: Command, model: Path) -> None:
         assert one["probability"] == max(one["probabilities"].values())
 
 
-def test_two_texts_of_a_line_have_a_tab_between_them(manyheads: Command, model: Path) -> None:
-    given = ("classify", "--model", model, "--json")
-    texts = [json.loads(manyheads(*given, text).out) for text in ("a dog\ta cat", "a dog a cat")]
-    assert texts[0]["probabilities"] != texts[1]["probabilities"]
+def test_two_texts_of_a_line_have_a_tab_between_them_where_the_model_learned_pairs(
+    manyheads: Command, model: Path, tmp_path: Path
+) -> None:
+    pairs = copytree(model, tmp_path / "pairs")
+    held = json.loads((pairs / "labels.json").read_text())
+    assert held == {"names": ["good", "poor"], "pairs": False}
+    (pairs / "labels.json").write_text(json.dumps({**held, "pairs": True}))
+    (one, same), (two, other) = (
+        [
+            json.loads(manyheads("classify", "--model", run, "--json", text).out)["probabilities"]
+            for text in ("a dog a cat", "a dog\ta cat")
+        ]
+        for run in (model, pairs)
+    )
+    assert one == same == two != other
 
 
 def test_a_number_is_printed_with_its_digits() -> None:

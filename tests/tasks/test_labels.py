@@ -51,7 +51,7 @@ def test_labels_that_cannot_be_learned_are_refused(tmp_path: Path) -> None:
         Labels.load(tmp_path / "none.json")
 
 
-@pytest.mark.parametrize("label", ["nan", "inf", "5,5", "good"])
+@pytest.mark.parametrize("label", ["nan", "inf", "5,5", "1_000", "good"])
 def test_a_file_to_measure_numbers_on_has_numbers(label: str, tmp_path: Path) -> None:
     path = tmp_path / "test.tsv"
     path.write_text(f"text\tscore\na\t1\nb\t{label}\n")

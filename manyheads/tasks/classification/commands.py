@@ -20,7 +20,7 @@ from manyheads.tasks.verbs import ExamplesOptions
 
 
 def classify(model: Classifier, options: ClassifyOptions) -> None:
-    cut = str if model.kind == "labelling" else cut_at_tab  # words to tag, tabs or not
+    cut = cut_at_tab if model.task.labels.pairs and model.kind != "labelling" else str
     for some in read_chunks(options.texts):
         found = model.classify([*map(cut, some)])
         tell_cut(model, found)

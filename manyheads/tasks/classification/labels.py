@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,16 +23,20 @@ LabelledExample = Labelled | Tagged
 
 @dataclass(frozen=True)
 class Labels:
-    """The sorted names of the classes; or, for numbers, their mean and standard deviation."""
+    """The sorted names of the classes; or, for numbers, their mean and standard deviation. `pairs`:
+    whether a label may be of two texts.
+    """
 
     names: tuple[str, ...] = ()
     mean: float = 0.0
     spread: float = 1.0
+    pairs: bool = True
 
     @staticmethod
     def of(kind: LabelKind, examples: Sequence[LabelledExample], source: Path | str) -> Labels:
         """Collect the labels of the training examples."""
         check_examples(kind, examples)
+        pairs = any(getattr(one, "second", "") for one in examples)
         if kind == "regression":
             values = np.array(
                 [parse_number(one.tags[0], f"{source}:{one.line}") for one in examples]
@@ -41,13 +46,13 @@ class Labels:
                     f"{source}: every text has the number {values[0]:g}; nothing can be learned "
                     "where nothing changes"
                 )
-            return Labels(mean=float(values.mean()), spread=float(values.std()))
+            return Labels((), float(values.mean()), float(values.std()), pairs)
         names = {tag for one in examples for tag in one.tags}
         if len(names) < 2:
             raise ValueError(
                 f"{source}: {', '.join(map(repr, names))} is the only label; two or more are needed"
             )
-        return Labels(tuple(sorted(names)))
+        return Labels(tuple(sorted(names)), pairs=pairs)
 
     @cached_property
     def numbers(self) -> dict[str, int]:
@@ -71,25 +76,27 @@ class Labels:
         return scaled * self.spread + self.mean
 
     def save(self, path: Path) -> None:
-        held = {"names": self.names} if self.names else {"mean": self.mean, "spread": self.spread}
+        held: dict[str, Any] = {"mean": self.mean, "spread": self.spread}
+        held = {**({"names": self.names} if self.names else held), "pairs": self.pairs}
         write_text(path, json.dumps(held, ensure_ascii=False, indent=1) + "\n")
 
     @staticmethod
     def load(path: Path) -> Labels:
         try:
             held = json.loads(path.read_text(encoding="utf-8"))
+            pairs = bool(held.get("pairs", True))
             if "names" in held:
-                return Labels(tuple(str(name) for name in held["names"]))
-            return Labels(mean=float(held["mean"]), spread=float(held["spread"]))
+                return Labels(tuple(str(name) for name in held["names"]), pairs=pairs)
+            return Labels((), float(held["mean"]), float(held["spread"]), pairs)
         except FileNotFoundError:
             raise ValueError(f"there is no {path}: it says what the labels are") from None
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise ValueError(f"{path} does not say what the labels are") from None
 
 
 def parse_number(label: str, where: str) -> float:
     try:
-        value = float(label)
+        value = math.nan if "_" in label else float(label)  # Python reads 18_24 as 1824
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
