@@ -30,7 +30,8 @@ browser: $(VENV)/tools
 bench: $(VENV)/package
 	$(BIN)/python bench/attention.py
 
-INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# Python compiles a module when it is first imported: to compile all of torch takes longer than to install it.
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
 $(VENV)/package: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
