@@ -8,7 +8,8 @@ BIN    := $(VENV)/bin
 demo: $(VENV)/package
 	$(BIN)/manyheads demo
 
-test: format lint types unit
+test: format lint
+	@$(MAKE) --no-print-directory -j2 types unit
 
 format: $(VENV)/tools
 	$(BIN)/ruff format --check .
