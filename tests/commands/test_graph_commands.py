@@ -1,6 +1,7 @@
 """train graph, predict, evaluate, verify and look, as they are typed."""
 
 import json
+import sys
 from pathlib import Path
 
 import molecules
@@ -37,6 +38,17 @@ def test_a_model_of_molecules_predicts_and_is_measured(
     assert json.loads(done.out)["examples"] == 2  # ethanol was learned from
     assert "1 left out: also among those it learned from\n    CCO" in done.err
     assert "line 5: 'no molecule' is not a molecule in SMILES" in done.err
+
+
+def test_without_rdkit_all_is_refused_at_once_with_what_would_do(
+    refuses: Refuses, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = molecules.write_table(tmp_path / "train.csv", ["CCO", "CC"])
+    monkeypatch.setitem(sys.modules, "rdkit.Chem", None)
+    sentence = "molecules are read by RDKit: pip install 'manyheads[graphs]' would do"
+    train = ("train", "graph", "--molecules", table, "--target", "y", "--out", tmp_path / "run")
+    refuses(sentence, *train, "--device", "cpu")
+    refuses(sentence, "predict", "--model", run, "--device", "cpu", stdin=b"CCO\nCC\n")
 
 
 def test_a_model_of_molecules_is_verified_and_looked_at(

@@ -18,7 +18,8 @@ from manyheads.inspect.record import recording
 from manyheads.metrics.report import make_report, sign_values
 from manyheads.tasks.graph.inspection import count_hops
 from manyheads.tasks.graph.picture import GraphPicture, place_nodes
-from manyheads.tasks.graph.records import parse_graph
+from manyheads.tasks.graph.records import is_smiles, parse_graph
+from manyheads.tasks.graph.sources import import_rdkit
 from manyheads.tasks.graph.verbs import LookGraphOptions
 from manyheads.tasks.inspection import choose_numbers
 from manyheads.tasks.model import Predictor
@@ -43,6 +44,8 @@ def predict_graphs(model: Predictor, options: PredictOptions) -> None:
 def find_wrong(model: Predictor, lines: Sequence[str]) -> dict[int, str]:
     """Return {index: reason} of the lines that are no graph."""
     found: dict[int, str] = {}
+    if any(map(is_smiles, lines)):
+        import_rdkit()  # refuses all at once: without it each line would be wrong
     for i, line in enumerate(lines):
         try:
             model.task.check_line(line)

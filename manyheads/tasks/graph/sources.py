@@ -64,6 +64,7 @@ def read_molecules(
 ) -> list[RawGraph]:
     found = []
     table = [*read_table(path, (smiles, *targets))]
+    import_rdkit()  # refuses all at once: without it no line would be a molecule
     for name in targets:
         refuse_odd_numbers(path, name, {number: row[name] for number, row in table})
     for number, row in table:
