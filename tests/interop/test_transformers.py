@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from test_folders import made
 from torch import Tensor
 
 from manyheads.codecs.text import SpecialTokens, Text
+from manyheads.interop.export import export
 from manyheads.interop.huggingface import special_tokens
 from manyheads.interop.huggingface.exporter import write_folder
 from manyheads.interop.huggingface.family import Kind
@@ -322,6 +324,14 @@ def test_greedy_writing_there_is_greedy_writing_here(tmp_path: Path) -> None:
     row = (source[0], [])
     ids = ours.write([row], 8)[0]
     assert written == [1, *ids, *([2] if len(ids) < 8 else [])]
+
+
+def test_what_begins_with_two_signs_is_written_as_far_there_as_here(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    text = Text(codec("translation").tokenizer, SpecialTokens(bos=(2, 5)))
+    model = replace(made("translation", TransformerConfig(**SHAPE), text), context=128)
+    found = export(model, "huggingface", tmp_path / "out", LINES[:3])
+    assert (found.different, found.texts) == (0, 3)
 
 
 @torch.no_grad()

@@ -172,10 +172,12 @@ class Transformers(Runtime):
             self.model.start(row),
             self.model.special_tokens,
         )
+        # The library begins with the text or with one sign, and counts a forced sign as new.
+        begun = ids.shape[1] if self.model.architecture == "decoder" else 1
         found = self.library.generate(
             ids,
             attention_mask=torch.ones_like(ids),
-            max_new_tokens=self.model.room(start, longest),
+            max_new_tokens=self.model.room(start, longest) + len(start) - begun,
             do_sample=False,
             num_beams=1,
         )[0].tolist()
