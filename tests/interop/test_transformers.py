@@ -349,6 +349,19 @@ def test_a_table_that_was_rounded_up_keeps_all_its_rows(tmp_path: Path) -> None:
 
 
 @torch.no_grad()
+def test_two_tables_of_one_vocabulary_are_read_as_they_are(tmp_path: Path) -> None:
+    settings = {**BOTH, "bos_token_id": 1, "tie_word_embeddings": False}
+    model = transformers.BartForConditionalGeneration(transformers.BartConfig(**settings)).eval()
+    model.model.encoder.embed_tokens.weight.normal_()
+    model.model.decoder.embed_tokens.weight.normal_()
+    model.save_pretrained(tmp_path)
+    dressed(codec("translation"), "translation", tmp_path)
+    ours = read_folder(tmp_path).load()
+    assert [each.size for each in ours.codecs] == [30, 30]
+    assert_same(scores(ours), their_scores(model, "translation"))
+
+
+@torch.no_grad()
 def test_a_model_in_several_files_is_read_whole(tmp_path: Path) -> None:
     model = saved("gpt2", tmp_path)
     (tmp_path / "model.safetensors").unlink()

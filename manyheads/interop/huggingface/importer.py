@@ -111,8 +111,9 @@ def fill_tokenizers(tokenizers: list[Tokenizer], config: Config, joint: bool) ->
     The size of a table is often rounded up.
     """
     rows = [config.get_whole("vocab_size")]
-    if not joint:
-        rows.append(config.get_whole("decoder_vocab_size", rows[0]))
+    if not joint:  # only Marian's two tables may be of unlike size
+        own = "decoder_vocab_size" in config.keys
+        rows.append(config.get_whole("decoder_vocab_size", rows[0]) if own else rows[0])
     tokenizers = [tokenizers[0], tokenizers[-1]][: len(rows)]
     for tokenizer, wanted in zip(tokenizers, rows, strict=True):
         spare = range(wanted - tokenizer.get_vocab_size())
