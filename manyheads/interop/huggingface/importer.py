@@ -61,7 +61,7 @@ def read_folder(folder: Path) -> Imported:
         tokenizers = fill_tokenizers(tokenizers, config, kind != "translation" or SHARED in held)
         context, vectors = family.context(config), None
         if kind == "embedding":
-            vectors, notes = read_vectors(folder, design.width, measure, tokenizers[0])
+            vectors, notes = read_vectors(folder, design.width, measure, tokenizers[0], names)
             context = min(context, vectors.context or context)
         special = [
             special_tokens.read_special_tokens(names, each, writing, kind) for each in tokenizers
