@@ -99,9 +99,10 @@ def choose_family(network: NetworkConfig, kind: Kind, joint: bool) -> Family:
     families = [family for family in FAMILIES.values() if of_kind in family.kinds.values()]
     nearest = min(families, key=lambda family: len(find_lacking(family, network, kind)))
     for name, values in find_lacking(nearest, network, kind).items():
+        held = " or ".join(dict.fromkeys(map(str, values)))
         raise ValueError(
             f"network.{name}: {getattr(network, name)} has no counterpart in Hugging Face's "
-            f"models; {nearest.name}, the nearest, has {' or '.join(map(str, values))}"
+            f"models; {nearest.name}, the nearest, has {held}"
         )
     if not joint and nearest.name != "marian":
         raise ValueError(
