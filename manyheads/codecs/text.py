@@ -164,7 +164,15 @@ class Text:
         # A word "<unk>" that is counted too would take the number of the special token away.
         uncounted = pre_tokenizers.Split(Regex(rf"^(?:{'|'.join(special)})$"), "removed")
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([parting, uncounted])
-        tokenizer.train_from_iterator(lines, trainer)
+        try:
+            tokenizer.train_from_iterator(lines, trainer)
+        except Exception as error:  # the library raises plain Exception
+            if "contain all chars" not in str(error):
+                raise
+            raise ValueError(
+                f"a {kind} vocabulary holds every character of its text, and {size} are too few "
+                "for them; a larger size or bpe would do"
+            ) from None
         tokenizer.pre_tokenizer = parting
         mask = tokenizer.token_to_id(MASK) if masked else None
         return Text(tokenizer, SpecialTokens(encoder_bos=(BOS,), mask=mask) if masked else None)

@@ -283,8 +283,9 @@ class CTranslate2Runtime(Runtime):
         codecs = [model.codecs[0], model.codecs[-1]]
         self.names = [list_pieces(c, s.embedding) for c, s in zip(codecs, sides, strict=False)]
         self.numbers = {name: number for number, name in enumerate(self.names[-1])}
-        # Tokens that are never generated, given to CTranslate2 at every call.
+        # Tokens that are never generated or that end a text, given to CTranslate2 at every call.
         self.never = [[self.names[-1][number]] for number in model.special_tokens.never]
+        self.ends = [self.names[-1][number] for number in model.special_tokens.all_eos]
         # It sets the number of threads of the whole process: keep the current number.
         kind, threads = "Translator" if both else "Generator", torch.get_num_threads()
         self.library = getattr(require("ctranslate2"), kind)(str(folder), intra_threads=threads)
@@ -319,6 +320,7 @@ class Translating(CTranslate2Runtime):
             beam_size=1,
             min_decoding_length=0,
             max_decoding_length=self.model.room(self.model.special_tokens.bos, longest),
+            end_token=self.ends,
             suppress_sequences=self.never,
         )
         return [[self.numbers[name] for name in one.hypotheses[0]] for one in found]
@@ -342,7 +344,7 @@ class Generating(CTranslate2Runtime):
             [[self.names[0][i] for i in row]],
             max_length=self.model.room(row, longest),
             include_prompt_in_result=False,
-            end_token=[self.names[0][number] for number in self.model.special_tokens.all_eos],
+            end_token=self.ends,
             suppress_sequences=self.never,
         )
         return [self.numbers[name] for name in found.sequences[0]]

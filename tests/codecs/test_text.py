@@ -127,6 +127,10 @@ def test_impossible_codecs_are_refused(tmp_path: Path) -> None:
         Text.train(LINES, "bpe", 260, masked=True)
     with pytest.raises(ValueError, match="more than its 5 signs, got 5"):
         Text.train(LINES, "word", 5, masked=True)
+    with pytest.raises(
+        ValueError, match="unigram vocabulary holds every character of its text, and 8"
+    ):
+        Text.train(LINES, "unigram", 8)
     (tmp_path / "t.json").write_text("{}")
     with pytest.raises(ValueError, match=r"t\.json is not a tokenizer\.json"):
         Text.load(tmp_path / "t.json")

@@ -158,6 +158,14 @@ def test_a_model_with_other_signs_is_framed_by_them(tmp_path: Path) -> None:
     assert parity.different == 0
 
 
+def test_any_of_several_ends_ends_a_translation_there_too(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    codec = Text(CODEC.tokenizer, SpecialTokens(other_eos=tuple(range(20, 30))))
+    model = translator(TransformerConfig(**SMALL), (codec,))
+    CTranslate2().export(model, tmp_path)
+    assert found_of(model, tmp_path, PAIRS, 64).different == 0
+
+
 def test_int8_is_smaller_and_near_and_leaves_our_weights_alone(tmp_path: Path) -> None:
     design = TransformerConfig(width=64, depth=1, heads=4, ffn_width=256, position="Rotary()")
     network = build.build_encoder_decoder(design, WORDS, WORDS, joint=True).eval()

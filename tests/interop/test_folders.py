@@ -521,6 +521,12 @@ REFUSED: list[tuple[Kind, NetworkConfig, str]] = [
     ),
     (
         "language",
+        TransformerConfig(**{**LLAMA, "feed_forward": "relu2"}),
+        "network.feed_forward: relu2 has no counterpart in Hugging Face's models; "
+        "llama, the nearest, has geglu or swiglu",
+    ),
+    (
+        "language",
         TransformerConfig(**{**LLAMA, "width": 12}),
         "network.position: Rotary() over 3 channels has no counterpart in Hugging Face's models; "
         "an even number has",

@@ -120,3 +120,19 @@ def test_prompts_that_stand_before_no_text_are_told(tmp_path: Path) -> None:
     folder = folder_of(tmp_path)
     change(folder / "config_sentence_transformers.json", prompts={"query": "query: ", "text": ""})
     assert read_folder(folder).notes == ["prompts: query (put them before a text)"]
+
+
+def test_a_limit_that_only_the_tokenizer_has_cuts_texts_here_too(tmp_path: Path) -> None:
+    import sentence_transformers as library
+
+    folder, text = folder_of(tmp_path / "in"), " ".join(SENTENCES)
+    settings = json.loads((folder / "sentence_bert_config.json").read_text())
+    del settings["max_seq_length"]  # newer versions write none
+    (folder / "sentence_bert_config.json").write_text(json.dumps(settings))
+    for longest, kept in ((9, 9), (10**30, 200)):
+        change(folder / "tokenizer_config.json", model_max_length=longest)
+        import_folder(folder, tmp_path / f"run{longest}")
+        ours = load(tmp_path / f"run{longest}", "cpu")
+        theirs = library.SentenceTransformer(str(folder), device="cpu").encode([text])
+        assert ours.task.recipe.data.context == kept
+        assert np.abs(ours.embed([text]) - theirs).max() < 1e-5

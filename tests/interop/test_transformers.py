@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from test_folders import made
 from torch import Tensor
 
 from manyheads.codecs.text import SpecialTokens, Text
+from manyheads.interop.export import export
 from manyheads.interop.huggingface import special_tokens
 from manyheads.interop.huggingface.exporter import write_folder
 from manyheads.interop.huggingface.family import Kind
@@ -324,6 +326,14 @@ def test_greedy_writing_there_is_greedy_writing_here(tmp_path: Path) -> None:
     assert written == [1, *ids, *([2] if len(ids) < 8 else [])]
 
 
+def test_what_begins_with_two_signs_is_written_as_far_there_as_here(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    text = Text(codec("translation").tokenizer, SpecialTokens(bos=(2, 5)))
+    model = replace(made("translation", TransformerConfig(**SHAPE), text), context=128)
+    found = export(model, "huggingface", tmp_path / "out", LINES[:3])
+    assert (found.different, found.texts) == (0, 3)
+
+
 @torch.no_grad()
 def test_a_table_that_was_rounded_up_keeps_all_its_rows(tmp_path: Path) -> None:
     model_class, config_class, settings = MODELS["llama"]
@@ -336,6 +346,19 @@ def test_a_table_that_was_rounded_up_keeps_all_its_rows(tmp_path: Path) -> None:
     ours = read_folder(tmp_path).load()
     assert ours.codecs[0].size == 32
     assert_same(scores(ours), their_scores(model, "language"))
+
+
+@torch.no_grad()
+def test_two_tables_of_one_vocabulary_are_read_as_they_are(tmp_path: Path) -> None:
+    settings = {**BOTH, "bos_token_id": 1, "tie_word_embeddings": False}
+    model = transformers.BartForConditionalGeneration(transformers.BartConfig(**settings)).eval()
+    model.model.encoder.embed_tokens.weight.normal_()
+    model.model.decoder.embed_tokens.weight.normal_()
+    model.save_pretrained(tmp_path)
+    dressed(codec("translation"), "translation", tmp_path)
+    ours = read_folder(tmp_path).load()
+    assert [each.size for each in ours.codecs] == [30, 30]
+    assert_same(scores(ours), their_scores(model, "translation"))
 
 
 @torch.no_grad()

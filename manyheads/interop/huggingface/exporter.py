@@ -99,9 +99,10 @@ def choose_family(network: NetworkConfig, kind: Kind, joint: bool) -> Family:
     families = [family for family in FAMILIES.values() if of_kind in family.kinds.values()]
     nearest = min(families, key=lambda family: len(find_lacking(family, network, kind)))
     for name, values in find_lacking(nearest, network, kind).items():
+        held = " or ".join(dict.fromkeys(map(str, values)))
         raise ValueError(
             f"network.{name}: {getattr(network, name)} has no counterpart in Hugging Face's "
-            f"models; {nearest.name}, the nearest, has {' or '.join(map(str, values))}"
+            f"models; {nearest.name}, the nearest, has {held}"
         )
     if not joint and nearest.name != "marian":
         raise ValueError(
@@ -172,10 +173,12 @@ class Transformers(Runtime):
             self.model.start(row),
             self.model.special_tokens,
         )
+        # The library begins with the text or with one sign, and counts a forced sign as new.
+        begun = ids.shape[1] if self.model.architecture == "decoder" else 1
         found = self.library.generate(
             ids,
             attention_mask=torch.ones_like(ids),
-            max_new_tokens=self.model.room(start, longest),
+            max_new_tokens=self.model.room(start, longest) + len(start) - begun,
             do_sample=False,
             num_beams=1,
         )[0].tolist()

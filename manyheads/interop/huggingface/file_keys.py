@@ -103,9 +103,10 @@ TOKENIZING: dict[str, Key] = {
     "chat_template": Read("the template of `generate --chat`", null=True),
     "auto_map": Only((None,)),
     **name_keys(
-        Idle("the model sets the context length"),
-        "model_max_length max_len max_length padding truncation stride",
+        Read("maximum number of tokens of an embedding model without max_seq_length", null=True),
+        "model_max_length max_len",
     ),
+    **name_keys(Idle("the model sets the context length"), "max_length padding truncation stride"),
     **name_keys(
         Idle("format of the inputs of a call"),
         """

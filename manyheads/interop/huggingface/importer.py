@@ -61,7 +61,7 @@ def read_folder(folder: Path) -> Imported:
         tokenizers = fill_tokenizers(tokenizers, config, kind != "translation" or SHARED in held)
         context, vectors = family.context(config), None
         if kind == "embedding":
-            vectors, notes = read_vectors(folder, design.width, measure, tokenizers[0])
+            vectors, notes = read_vectors(folder, design.width, measure, tokenizers[0], names)
             context = min(context, vectors.context or context)
         special = [
             special_tokens.read_special_tokens(names, each, writing, kind) for each in tokenizers
@@ -111,8 +111,9 @@ def fill_tokenizers(tokenizers: list[Tokenizer], config: Config, joint: bool) ->
     The size of a table is often rounded up.
     """
     rows = [config.get_whole("vocab_size")]
-    if not joint:
-        rows.append(config.get_whole("decoder_vocab_size", rows[0]))
+    if not joint:  # only Marian's two tables may be of unlike size
+        own = "decoder_vocab_size" in config.keys
+        rows.append(config.get_whole("decoder_vocab_size", rows[0]) if own else rows[0])
     tokenizers = [tokenizers[0], tokenizers[-1]][: len(rows)]
     for tokenizer, wanted in zip(tokenizers, rows, strict=True):
         spare = range(wanted - tokenizer.get_vocab_size())

@@ -19,6 +19,7 @@ from manyheads.interop.huggingface.file_keys import (
 from manyheads.interop.huggingface.folders import parse_json, read_json, write_json
 from manyheads.interop.huggingface.keys import (
     CONFIG,
+    LONGEST,
     Keys,
     Measure,
     check_keys,
@@ -38,11 +39,11 @@ POOLINGS: dict[str, Pooling] = {
 
 
 def read_vectors(
-    folder: Path, width: int, measure: Measure, tokenizer: Tokenizer
+    folder: Path, width: int, measure: Measure, tokenizer: Tokenizer, names: dict[str, Any]
 ) -> tuple[VectorSettings, list[str]]:
     """Read how a text becomes a vector, and notes; the default is the mean of its states.
 
-    If texts are lower-cased, the tokenizer is changed to do it.
+    If texts are lower-cased, the tokenizer is changed to do it. `names` is tokenizer_config.json.
     """
     said, read = read_json(folder / SENTENCES_CONFIG), read_json(folder / READING_CONFIG)
     notes = check_keys(said, SENTENCES, SENTENCES_CONFIG, measure)
@@ -65,8 +66,19 @@ def read_vectors(
         normalised=not modules or "Normalize" in modules,
         prompt=prompts.get(name, ""),
         dimensions=said.get("truncate_dim") or 0,
-        context=read.get("max_seq_length") or 0,
+        context=read.get("max_seq_length") or read_longest(names),
     ), notes
+
+
+def read_longest(names: dict[str, Any]) -> int:
+    """Return the tokenizer's limit, which newer versions write instead of max_seq_length; 0: none.
+
+    A tokenizer without a limit says 1e30.
+    """
+    longest = names.get("model_max_length", names.get("max_len"))
+    if not isinstance(longest, int | float) or not 1 <= longest <= LONGEST:
+        return 0
+    return int(longest)
 
 
 def read_modules(folder: Path, measure: Measure) -> Iterator[tuple[str, dict[str, Any]]]:
