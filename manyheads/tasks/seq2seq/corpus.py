@@ -143,6 +143,8 @@ def prepare(gathered: PairCorpus, recipe: Seq2SeqRecipe, folder: Path) -> None:
         if isinstance(network, ParallelConfig) and name == "train":
             fits = leave_out_refused(network, examples, sources, targets, fits, report)
         sources, targets = list(compress(sources, fits)), list(compress(targets, fits))
+        if isinstance(network, ParallelConfig) and name == "valid":
+            report.remarks += tell_refused(network, sources, targets)
         if name == "train":
             report.remarks += tell_unknown_tokens(codecs.source, sources, "read")
             report.remarks += tell_unknown_tokens(codecs.target, targets, "written")
@@ -163,6 +165,12 @@ def tell_unknown_tokens(codec: Text, rows: Sequence[Any], what: str) -> Iterator
         yield f"{met:,} of {every:,} tokens to be {what} are unknown to the vocabulary"
 
 
+def refuse_ids(network: ParallelConfig, source: Any, target: Any) -> str:
+    """Return why the network cannot write these ids for their source; empty if it can."""
+    repeats = int((target[1:] == target[:-1]).sum())
+    return network.refuse_pair(len(source) + 1, len(target), repeats)
+
+
 def leave_out_refused(
     network: ParallelConfig,
     examples: Sequence[Example],
@@ -174,14 +182,25 @@ def leave_out_refused(
     """Return which pairs are kept; report those that the network cannot learn from."""
     left = list(fits)
     for i, (source, target) in enumerate(zip(sources, targets, strict=True)):
-        repeats = int((target[1:] == target[:-1]).sum())
-        reason = network.refuse_pair(len(source) + 1, len(target), repeats)
+        reason = refuse_ids(network, source, target)
         if left[i] and reason:
             left[i] = False
             leave_out(report, [examples[i]], reason, True)
     if not any(left):
         raise ValueError(f"nothing is left of the train pairs: all {len(left)} are {reason}")
     return left
+
+
+def tell_refused(
+    network: ParallelConfig, sources: Sequence[Any], targets: Sequence[Any]
+) -> Iterator[str]:
+    """Yield a remark on pairs to validate on that the network cannot write, if there are any."""
+    refused = [*filter(None, map(partial(refuse_ids, network), sources, targets))]
+    if len(refused) == len(sources):
+        raise ValueError(f"no loss can be measured: all pairs to validate on are {refused[0]}")
+    if refused:
+        told = f"{len(refused):,} of {len(sources):,} pairs to validate on are {refused[0]}"
+        yield f"{told}: they count in the scores, not in the loss"
 
 
 def add_capitals(
