@@ -149,7 +149,8 @@ def prepare(gathered: PairCorpus, recipe: Seq2SeqRecipe, folder: Path) -> None:
             report.remarks += tell_unknown_tokens(codecs.source, sources, "read")
             report.remarks += tell_unknown_tokens(codecs.target, targets, "written")
         if data.capitals and name == "train":
-            where = add_capitals(codecs, list(compress(examples, fits)), sources, targets, most)
+            able = list(compress(examples, fits))
+            where = add_capitals(codecs, able, sources, targets, most, network)
             np.save(numbers / CAPITALS, where)
         write_shard(numbers / f"{name}.source", sources, codecs.source.size)
         write_shard(numbers / f"{name}.target", targets, codecs.target.size)
@@ -204,11 +205,17 @@ def tell_refused(
 
 
 def add_capitals(
-    codecs: Codecs, examples: Sequence[Example], sources: list[Any], targets: list[Any], most: int
+    codecs: Codecs,
+    examples: Sequence[Example],
+    sources: list[Any],
+    targets: list[Any],
+    most: int,
+    network: Any = None,
 ) -> Ints:
     """Append the pairs in ALL CAPS after the others; return the index of each pair's copy.
 
-    A pair that would be too long, or has unknown tokens, gets no copy and keeps its own index.
+    A pair that would be too long, or has unknown tokens, or that the network could not write, gets
+    no copy and keeps its own index.
     """
     where = np.arange(len(examples))
     able = [i for i, example in enumerate(examples) if has_capitals(example)]
@@ -217,7 +224,8 @@ def add_capitals(
     reads, writes = codecs.special_tokens
     for i, source, target in zip(able, read, written, strict=True):
         unknown = (source == reads.unknown).any() or (target == writes.unknown).any()
-        if not unknown and max(len(source), len(target)) <= most:
+        refused = isinstance(network, ParallelConfig) and refuse_ids(network, source, target)
+        if not unknown and not refused and max(len(source), len(target)) <= most:
             where[i] = len(sources)
             sources.append(source)
             targets.append(target)
