@@ -220,9 +220,12 @@ def choose_columns(
         for what in ("text", "label", "second")
     )
     if asked.text:
-        numbers = [find_column(path, head, one) for one in (asked.text, asked.label, asked.second)]
-        by_name = not all(one.isdigit() for one in (asked.text, asked.label))
-        named = by_name or (text is not None and label is not None)
+        wanted = (asked.text, asked.label, asked.second)
+        # Not by name: the first line may hold a label 1, which is no name of a column.
+        by_number = all(one.isdigit() and 1 <= int(one) <= len(head) for one in wanted if one)
+        names = [] if by_number else head
+        numbers = [find_column(path, head, one, names) for one in wanted]
+        named = not by_number or (text is not None and label is not None)
         return int(numbers[0] or 0), int(numbers[1] or 0), numbers[2], named
     if text is not None and label is not None:
         return text, label, second, True
@@ -237,12 +240,12 @@ def choose_columns(
     return (*guess_columns(path, rows), False)
 
 
-def find_column(path: Path, head: list[str], asked: str) -> int | None:
+def find_column(path: Path, head: list[str], asked: str, names: list[str]) -> int | None:
     """Return the index of a column given by name or number; None where none is given."""
     if not asked:
         return None
-    if asked.lower() in head:
-        return head.index(asked.lower())
+    if asked.lower() in names:
+        return names.index(asked.lower())
     if asked.isdigit() and 1 <= int(asked) <= len(head):
         return int(asked) - 1
     raise ValueError(

@@ -114,19 +114,27 @@ def rmse(outputs: Sequence[float], references: Sequence[float]) -> Measured:
 
 
 def roc_auc(scores: Sequence[float], references: Sequence[float]) -> Measured:
-    """How often a positive example (1) scores higher than a negative (0); ties count half."""
+    """How often a positive example (1) scores higher than a negative (0); ties count half.
+
+    Each example counts by its place among all of the other kind (DeLong 1988): for examples that
+    are drawn again, the value is right to first order.
+    """
     check_counts(scores, references)
-    order, right = rank_values(scores), np.asarray(references, float) > 0.5
+    values, right = np.asarray(scores, float), np.asarray(references, float) > 0.5
     positive, negative = int(right.sum()), int((~right).sum())
     if not positive or not negative:
         raise ValueError("an AUC needs examples of both kinds, all of these are of one")
-    above = np.where(right, order, 0.0)
-    counts = np.stack([above, right.astype(float), (~right).astype(float)], 1)
+    below = rank_values(scores)  # how many of the other kind are below
+    for own in (right, ~right):
+        below[own] -= rank_values(values[own])
+    shares = np.where(right, below / negative, 1 - below / positive)
+    whole = float(shares[right].mean())
 
     def finish(sums: Numbers) -> float:
-        ranked, ones, zeros = sums
-        return float((ranked - ones * (ones + 1) / 2) / (ones * zeros))
+        above, ones, beneath, zeros = sums
+        return float(above / ones + (beneath / zeros - whole))
 
+    counts = np.stack([shares * right, right, shares * ~right, ~right], 1)
     return Measured("roc_auc", counts, finish)
 
 
@@ -150,7 +158,7 @@ def standardize(values: Numbers) -> Numbers:
     return apart / spread if spread > 1e-12 * np.abs(values).max() else np.zeros_like(apart)
 
 
-def rank_values(values: Sequence[float]) -> NDArray[np.float64]:
+def rank_values(values: Sequence[float] | Numbers) -> NDArray[np.float64]:
     """Rank the values from 1; ties share the mean rank: [30, 10, 30] -> [2.5, 1, 2.5]"""
     _, number, counts = np.unique(
         np.asarray(values, float), return_inverse=True, return_counts=True

@@ -40,8 +40,9 @@ def largest_leak(network: nn.Module, run: Callable[[], Any], *, documents: bool 
             for one, before, stays in zip(
                 record_outputs(network, run, change), plain, kept, strict=True
             ):
-                moved = (one - before)[stays].abs().amax() if stays.any() else one.new_zeros(())
-                found = max(found, float(moved / before.abs().amax().clamp(min=1e-30)))
+                if stays.any():  # not so where a share of a batch is empty
+                    moved = (one - before)[stays].abs().amax()
+                    found = max(found, float(moved / before.abs().amax().clamp(min=1e-30)))
         if found > ROUNDING:  # a nondeterministic device is no leak
             again = zip(record_outputs(network, run, tuple), plain, strict=True)
             noise = max(float((a - b).abs().amax() / b.abs().amax()) for a, b in again)

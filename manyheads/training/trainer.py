@@ -88,15 +88,17 @@ class Trainer:
         self.state = run.restore(self.learner)
         if self.training.compile:
             compile_network(self.learner.network)
-        start = self.state.terms if world.first else {}
         self.zero = torch.zeros((), dtype=torch.float64, device=world.device)
-        self.summed = {name: self.zero + value for name, value in start.items()}
+        # The sums of a checkpoint are over all processes; each one has every name, to add them up.
+        terms = self.state.terms.items()
+        self.summed = {name: self.zero + (value if world.first else 0.0) for name, value in terms}
         self.began = time.perf_counter() - self.state.seconds
         self.noted = time.perf_counter(), self.state.counted
 
     def fit(self, asked_to_stop: Callable[[], bool] = lambda: False) -> bool:
         """Train to the end, or until asked to stop; return whether the end was reached."""
         if self.is_over():
+            self.close()
             self.callback.say(f"nothing is left to do: it {self.describe_end()}")
             return True
         size = count_parameters(self.learner.network)
@@ -146,6 +148,16 @@ class Trainer:
         why = f": training.patience={self.training.patience}, and none of the last validations "
         why += "was better; `manyheads resume` with training.patience=0 goes on"
         return f"ended at step {self.learner.taken:,}{why if self.is_stuck() else ''}"
+
+    def close(self) -> None:
+        """Log and validate the last step, where `steps` was lowered to those already taken."""
+        validated = {line["step"] for line in self.run.lines(METRICS) if "valid" in line}
+        left = not self.is_stuck() and self.learner.taken not in validated
+        if self.world.broadcast(int(left)):
+            if self.state.counted:
+                self.note()
+            self.validate()
+            self.save()
 
     def step(self, batch: StepBatch) -> None:
         parts = [send(part, self.world.device) for part in batch.parts]

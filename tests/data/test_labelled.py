@@ -57,6 +57,14 @@ def test_of_several_columns_of_labels_the_coarsest_counts(tmp_path: Path) -> Non
     ]
 
 
+def test_a_label_of_the_first_line_is_no_name_of_a_column(tmp_path: Path) -> None:
+    stars = written(tmp_path, "a.tsv", "a fine film\t1\nno wit at all\t2\n")
+    fine = [Labelled("a fine film", "1", 1), Labelled("no wit at all", "2", 2)]
+    assert [*read_labelled_file(stars, Columns(text="1", label="2"))] == fine
+    named = written(tmp_path, "b.tsv", "0\t1\na fine film\tgood\n")
+    assert [*read_labelled_file(named, Columns("0", "1"))] == [Labelled("a fine film", "good", 2)]
+
+
 def test_a_second_column_of_several_words_is_a_second_text(tmp_path: Path) -> None:
     text = "a man sleeps here\ta man is awake\tno\na dog runs\tan animal runs\tyes\n"
     assert found(tmp_path, "a.tsv", text) == [

@@ -13,6 +13,7 @@ from manyheads.metrics.labels import (
     pearson,
     rank_values,
     rmse,
+    roc_auc,
     span_f1,
     spearman,
     tag_spans,
@@ -82,6 +83,17 @@ def test_spearman_sees_only_the_order() -> None:
 def test_what_never_changes_goes_with_nothing(of: Callable[..., Any]) -> None:
     assert of([0.1, 0.1, 0.1], [1, 2, 3]).value == 0
     assert of([7], [7]).value == 0
+
+
+def test_an_auc_of_resampled_examples_is_near_that_measured_again() -> None:
+    chance = np.random.default_rng(0)
+    wanted = (chance.random(400) < 0.3).astype(float)
+    said = np.round(wanted + chance.normal(size=400), 1)  # with ties
+    whole = roc_auc(said, wanted)
+    for _ in range(20):
+        drawn = chance.integers(400, size=200)
+        again = whole.over(np.bincount(drawn, minlength=400).astype(float))
+        assert again == pytest.approx(roc_auc(said[drawn], wanted[drawn]).value, abs=0.01)
 
 
 def test_rmse_by_hand() -> None:

@@ -145,6 +145,21 @@ def test_several_targets_with_gaps_count_where_they_are_known() -> None:
     torch.testing.assert_close(one.float(), unscaled)
 
 
+@pytest.mark.parametrize("others", OTHERS, ids=str)
+def test_a_share_without_graphs_adds_nothing_to_a_step(others: dict[str, Any]) -> None:
+    schema = Schema.learn([CHAIN, RING], ["y"], None)
+    recipe = replace(GraphRecipe("graph", DATA, network=SMALL), **others)
+    task = GraphTask(recipe, schema)
+    network, batches = task.network(), GraphBatches([schema.encode(CHAIN)], recipe, 99)
+    (rows,) = batches.epoch(0)
+    assert batches.share(rows, 1, 2) == []
+    loss = task.loss(network, batches.batch([]))["loss"]
+    loss.backward()
+    assert loss == 0
+    assert not any(p.grad is not None and p.grad.any() for p in network.parameters())
+    assert task.loss(network, batches.batch(rows))["loss"] > 0  # the graph itself is as it was
+
+
 def test_large_numbers_keep_their_last_digits() -> None:
     graphs = [replace(CHAIN, targets=[str(1_600_000_000 + more)]) for more in (1, 6)]
     schema = Schema.learn(graphs, ["y"], "numbers")

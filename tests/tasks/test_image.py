@@ -31,6 +31,7 @@ from manyheads.tasks.image.settings import (
     image_network,
 )
 from manyheads.tasks.image.task import ImageTask
+from manyheads.training.causality import largest_leak
 
 SMALL = image_network(24, 2, 2, 0.0, neighbours=1)
 BINARY = PixelCodec(2, 2, levels=2)
@@ -350,6 +351,19 @@ def test_an_epoch_is_the_same_again_and_draws_black_and_white_anew_in_each() -> 
     assert 0.3 < bright < 0.7
     seen = np.concatenate([rows[:, 0] for rows in batches.whole()])
     assert np.array_equal(seen, np.arange(16))
+
+
+@pytest.mark.parametrize("kind", ["transformer", "recurrent", "convolutional"])
+def test_a_share_without_images_adds_nothing_to_a_step(kind: str) -> None:
+    pixels = np.zeros((1, *COLOUR.shape), np.uint8)
+    batches, task = ImageBatches(pixels, None, COLOUR, 999), task_of(COLOUR, kind)
+    (rows,) = batches.epoch(0)
+    network, none = network_of(task), batches.batch(batches.share(rows, 1, 2))
+    assert largest_leak(network, lambda: task.loss(network, none)) == 0
+    loss = task.loss(network, none)["loss"]
+    loss.backward()
+    assert loss == 0
+    assert not any(p.grad is not None and p.grad.any() for p in network.parameters())
 
 
 def test_an_image_and_its_mirror_image_are_both_met() -> None:

@@ -217,6 +217,13 @@ def test_what_is_drawn_is_even_and_apart() -> None:
         assert abs(np.corrcoef(one, next_one)[0, 1]) < 0.02
 
 
+def test_a_seed_may_be_as_large_as_any() -> None:
+    at = np.arange(1000)
+    large = draw_uniform(at, 2**64 + 7, 0, 0)
+    assert 0.45 < large.mean() < 0.55
+    assert not np.array_equal(large, draw_uniform(at, 2**64 + 8, 0, 0))
+
+
 def test_what_cannot_be_hidden_is_refused() -> None:
     with pytest.raises(ValueError, match=r"no sign for a hidden word; Text.train\(lines, masked="):
         Hiding(Text.train(LINES, "word", 40))

@@ -1,5 +1,6 @@
 """Networks that write all at once: what they lose, what they write, what they refuse."""
 
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -153,6 +154,31 @@ def test_pairs_with_too_short_a_source_are_counted_and_left_out(tmp_path: Path) 
     run = begun(recipe, tmp_path / "run")
     told = (run / CORPUS).read_text(encoding="utf-8")
     assert "longer than 1 times the source, which is all that ctc can write" in told
+
+
+SHORT, LONG = "drei zwei\tthree\n", "drei\tone two one two one two\n"
+
+
+def validating_on(folder: Path, lines: str) -> Seq2SeqRecipe:
+    recipe = recipe_in(folder, "padded", {"kind": "ctc", "upsample": 1})
+    (folder / "valid.tsv").write_text(lines, encoding="utf-8")
+    return replace(recipe, data=replace(recipe.data, valid_pairs=folder / "valid.tsv"))
+
+
+def test_the_validation_loss_is_that_of_pairs_that_ctc_can_write(tmp_path: Path) -> None:
+    losses = []
+    for name, lines in (("one", SHORT), ("two", SHORT + LONG)):
+        recipe = validating_on(tmp_path / name, lines)
+        trainer = trainer_of(recipe, begun(recipe, tmp_path / name / "run"))
+        losses.append(trainer.task.validate(trainer.learner.network).scores["loss"])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    told = (tmp_path / "two" / "run" / CORPUS).read_text(encoding="utf-8")
+    assert "  1 of 2 pairs to validate on are longer than 1 times the source" in told
+
+
+def test_a_validation_set_that_ctc_cannot_write_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no loss can be measured: all pairs to validate on are"):
+        begun(validating_on(tmp_path, LONG), tmp_path / "run")
 
 
 # ---- mask-predict ------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from designs import network_of
 from small import pairs
 
 from manyheads.data.filters import Filters
@@ -196,3 +197,16 @@ def test_a_pair_that_cannot_be_in_capitals_stays_as_it_is(
     assert kept.capitals is not None
     assert kept.capitals.tolist() == list(range(len(kept)))
     assert len(kept.source) == len(kept)
+
+
+def test_capitals_that_ctc_cannot_write_are_not_learned_from(tmp_path: Path) -> None:
+    rows = [(f"{one}{i}", "ßaß") for one in "AB" for i in range(10)]  # SSASS needs 7 states of 6
+    data = PairData(pairs=tsv(tmp_path / "a.tsv", rows), capitals=0.5)
+    for kind, copies in (("ctc", 0), ("mask-predict", 18)):
+        network, run = network_of(kind), Run(tmp_path / kind)
+        run.folder.mkdir()
+        recipe = Seq2SeqRecipe("translation", data, PairCodec("byte"), network, layout="padded")
+        prepare(gather("translation", data), recipe, run.folder)
+        kept = load_pairs(run.folder, "train", load_codecs(run.folder))
+        assert len(kept) == 18
+        assert len(kept.source) == 18 + copies

@@ -225,6 +225,25 @@ def test_a_run_that_ended_goes_on_when_given_more_steps(tmp_path: Path) -> None:
     assert (run / METRICS).read_bytes() == (longer / METRICS).read_bytes()
 
 
+def test_a_run_whose_steps_are_lowered_to_those_taken_is_validated(tmp_path: Path) -> None:
+    level = replace(OFTEN, schedule="inverse-square-root", validate_every=20)
+    run, whole = Run(tmp_path / "run"), Run(tmp_path / "whole")
+    assert weighing(whole, replace(level, steps=11)).fit()
+    assert not stopped_at(11, weighing(run, level))
+    assert not (run / WEIGHTS).exists()
+    assert weighing(run, replace(level, steps=11)).fit()
+    assert_equal_runs(run, whole)
+
+
+def test_processes_that_go_on_have_the_same_sums_to_add_up(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    assert not stopped_at(5, weighing(run))  # two steps after a line of the log
+    first, other = (trainer_of(Weighing(), OFTEN, run, World(rank=rank)) for rank in (0, 1))
+    assert first.summed.keys() == other.summed.keys() != set()
+    assert all(first.summed.values())
+    assert not any(other.summed.values())
+
+
 def test_the_result_is_the_mean_of_the_best_moments(unbroken: Run) -> None:
     scores = {
         line["step"]: line["valid"]["score"] for line in unbroken.lines(METRICS) if "valid" in line

@@ -69,7 +69,9 @@ class GraphBatches(PlannedBatches):
         return GraphBatches(graphs, self.recipe, 1)
 
     def batch(self, rows: Sequence[Row]) -> GraphBatch:
-        return self.kept(tuple(row[0] for row in rows))
+        """Make a batch; without rows, it is one graph without a target."""
+        made = self.kept(tuple(row[0] for row in rows) or (0,))
+        return made if rows else made._replace(wanted=torch.full_like(made.wanted, torch.nan))
 
     def lay_out(self, numbers: Sequence[int]) -> GraphBatch:
         some = [self.graphs[i] for i in numbers]

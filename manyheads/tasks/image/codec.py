@@ -88,7 +88,7 @@ class PixelCodec:
 
     def encode(self, pixels: Tensor) -> Tensor:
         """Levels (B, rows, columns, channels) -> tokens (B, N)"""
-        each = pixels.long().reshape(len(pixels), -1, self.parts)
+        each = pixels.long().reshape(len(pixels), self.tokens, self.parts)
         return self.join(each[:, self.on(pixels.device)[1]])
 
     def decode(self, ids: Tensor) -> Tensor:

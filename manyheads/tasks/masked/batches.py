@@ -137,7 +137,7 @@ def word_starts(codec: Text) -> NDArray[np.bool_]:
 def draw_uniform(at: Ints, seed: int, epoch: int, stream: int) -> NDArray[np.float64]:
     """Return a number in [0, 1) for each place (splitmix64), without the state of a generator."""
     state = np.zeros(1, dtype=np.uint64)
-    for part in (np.array([seed]), np.array([epoch]), np.array([stream]), at):
+    for part in (np.array([seed % 2**64]), np.array([epoch]), np.array([stream]), at):
         state = mix_bits(state ^ part.astype(np.uint64))
     return (state >> np.uint64(11)).astype(np.float64) / 2**53
 

@@ -143,11 +143,14 @@ def prepare(gathered: PairCorpus, recipe: Seq2SeqRecipe, folder: Path) -> None:
         if isinstance(network, ParallelConfig) and name == "train":
             fits = leave_out_refused(network, examples, sources, targets, fits, report)
         sources, targets = list(compress(sources, fits)), list(compress(targets, fits))
+        if isinstance(network, ParallelConfig) and name == "valid":
+            report.remarks += tell_refused(network, sources, targets)
         if name == "train":
             report.remarks += tell_unknown_tokens(codecs.source, sources, "read")
             report.remarks += tell_unknown_tokens(codecs.target, targets, "written")
         if data.capitals and name == "train":
-            where = add_capitals(codecs, list(compress(examples, fits)), sources, targets, most)
+            able = list(compress(examples, fits))
+            where = add_capitals(codecs, able, sources, targets, most, network)
             np.save(numbers / CAPITALS, where)
         write_shard(numbers / f"{name}.source", sources, codecs.source.size)
         write_shard(numbers / f"{name}.target", targets, codecs.target.size)
@@ -163,6 +166,12 @@ def tell_unknown_tokens(codec: Text, rows: Sequence[Any], what: str) -> Iterator
         yield f"{met:,} of {every:,} tokens to be {what} are unknown to the vocabulary"
 
 
+def refuse_ids(network: ParallelConfig, source: Any, target: Any) -> str:
+    """Return why the network cannot write these ids for their source; empty if it can."""
+    repeats = int((target[1:] == target[:-1]).sum())
+    return network.refuse_pair(len(source) + 1, len(target), repeats)
+
+
 def leave_out_refused(
     network: ParallelConfig,
     examples: Sequence[Example],
@@ -174,8 +183,7 @@ def leave_out_refused(
     """Return which pairs are kept; report those that the network cannot learn from."""
     left = list(fits)
     for i, (source, target) in enumerate(zip(sources, targets, strict=True)):
-        repeats = int((target[1:] == target[:-1]).sum())
-        reason = network.refuse_pair(len(source) + 1, len(target), repeats)
+        reason = refuse_ids(network, source, target)
         if left[i] and reason:
             left[i] = False
             leave_out(report, [examples[i]], reason, True)
@@ -184,12 +192,30 @@ def leave_out_refused(
     return left
 
 
+def tell_refused(
+    network: ParallelConfig, sources: Sequence[Any], targets: Sequence[Any]
+) -> Iterator[str]:
+    """Yield a remark on pairs to validate on that the network cannot write, if there are any."""
+    refused = [*filter(None, map(partial(refuse_ids, network), sources, targets))]
+    if len(refused) == len(sources):
+        raise ValueError(f"no loss can be measured: all pairs to validate on are {refused[0]}")
+    if refused:
+        told = f"{len(refused):,} of {len(sources):,} pairs to validate on are {refused[0]}"
+        yield f"{told}: they count in the scores, not in the loss"
+
+
 def add_capitals(
-    codecs: Codecs, examples: Sequence[Example], sources: list[Any], targets: list[Any], most: int
+    codecs: Codecs,
+    examples: Sequence[Example],
+    sources: list[Any],
+    targets: list[Any],
+    most: int,
+    network: Any = None,
 ) -> Ints:
     """Append the pairs in ALL CAPS after the others; return the index of each pair's copy.
 
-    A pair that would be too long, or has unknown tokens, gets no copy and keeps its own index.
+    A pair that would be too long, or has unknown tokens, or that the network could not write, gets
+    no copy and keeps its own index.
     """
     where = np.arange(len(examples))
     able = [i for i, example in enumerate(examples) if has_capitals(example)]
@@ -198,7 +224,8 @@ def add_capitals(
     reads, writes = codecs.special_tokens
     for i, source, target in zip(able, read, written, strict=True):
         unknown = (source == reads.unknown).any() or (target == writes.unknown).any()
-        if not unknown and max(len(source), len(target)) <= most:
+        refused = isinstance(network, ParallelConfig) and refuse_ids(network, source, target)
+        if not unknown and not refused and max(len(source), len(target)) <= most:
             where[i] = len(sources)
             sources.append(source)
             targets.append(target)

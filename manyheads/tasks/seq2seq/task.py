@@ -11,7 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from manyheads.decoding.config import DecodingConfig
@@ -184,6 +186,17 @@ class Seq2Seq(Task):
     def judge_network(self, network: EncoderDecoder, pairs: PairShards) -> Validation:
         quick = network.validating if isinstance(network, ParallelNetwork) else DecodingConfig()
         outputs = self.decode(network, self.held_out[0], quick)
-        loss = self.mean_loss(network, PairBatches(pairs, "padded", self.at_once))
+        batches = PairBatches(pairs, "padded", self.at_once)
+        batches.weights = batches.weights * self.find_writable(pairs)
+        loss = self.mean_loss(network, batches)
         metrics = metrics_of(self.kind, self.tokenize)
         return judge_outputs(metrics, outputs, self.held_out, loss)
+
+    def find_writable(self, pairs: PairShards) -> NDArray[np.bool_]:
+        """Return which pairs have a loss, (N): those that a parallel network can write at all."""
+        kind, every = self.recipe.network, range(len(pairs))
+        if not isinstance(kind, ParallelConfig):
+            return np.ones(len(pairs), bool)
+        return np.array(
+            [not corpus.refuse_ids(kind, pairs.source[i], pairs.target[i]) for i in every]
+        )
