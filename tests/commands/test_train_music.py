@@ -200,7 +200,8 @@ def test_what_was_not_meant_is_told(
 def test_a_dry_run_names_what_is_left_out(manyheads: Command, tmp_path: Path) -> None:
     folder = midis.folder(tmp_path / "midi")
     (folder / "broken.mid").write_bytes(b"MThd")
-    done = manyheads("train", "music", "--music", folder, "--dry-run", "--device", "cpu")
+    small = ("network.width=16", "network.heads=2", "network.depth=1")
+    done = manyheads("train", "music", "--music", folder, "--dry-run", "--device", "cpu", *small)
     assert (done.code, done.err) == (0, "")
     assert f"#   left out: {folder}/broken.mid: it is cut short in its head\n" in done.out
     assert "# held out: 1 piece, drawn by seed 0\n" in done.out
