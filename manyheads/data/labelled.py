@@ -158,7 +158,7 @@ def describe_columns(path: Path, columns: Columns = Columns()) -> str:
     )
 
 
-def guess_for(path: Path, columns: Columns) -> ColumnGuess | None:
+def guess_file_columns(path: Path, columns: Columns) -> ColumnGuess | None:
     """Return what is guessed of a file; None if its columns are named, or are none."""
     if kind_of(path) not in ROWS or columns.text:
         return None

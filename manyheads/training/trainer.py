@@ -98,7 +98,7 @@ class Trainer:
     def fit(self, asked_to_stop: Callable[[], bool] = lambda: False) -> bool:
         """Train to the end, or until asked to stop; return whether the end was reached."""
         if self.is_over():
-            self.close()
+            self.validate_last()
             self.callback.say(f"nothing is left to do: it {self.describe_end()}")
             return True
         size = count_parameters(self.learner.network)
@@ -149,7 +149,7 @@ class Trainer:
         why += "was better; `manyheads resume` with training.patience=0 goes on"
         return f"ended at step {self.learner.taken:,}{why if self.is_stuck() else ''}"
 
-    def close(self) -> None:
+    def validate_last(self) -> None:
         """Log and validate the last step, where `steps` was lowered to those already taken."""
         validated = {line["step"] for line in self.run.lines(METRICS) if "valid" in line}
         left = not self.is_stuck() and self.learner.taken not in validated

@@ -26,7 +26,7 @@ from manyheads.data.labelled import (
     ColumnGuess,
     Columns,
     Tagged,
-    guess_for,
+    guess_file_columns,
     read_labelled_file,
     read_tagged,
 )
@@ -104,7 +104,7 @@ def gather(recipe: ClassificationRecipe) -> LabelledCorpus:
         raise ValueError(f"{source}: all texts are empty; the name of another column would do")
     if recipe.task == "classification" and kind_of(source) in ROWS:
         refuse_names(train, source, data.columns)
-    guess = None if recipe.task == "labelling" else guess_for(source, data.columns)
+    guess = None if recipe.task == "labelling" else guess_file_columns(source, data.columns)
     if data.valid_data is not None:
         valid = read_examples(recipe.task, data.valid_data, data.columns, guess)
         return LabelledCorpus(train, valid, source, data.valid_data, guess)
